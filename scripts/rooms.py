@@ -5,7 +5,7 @@
 
 A row of the table: `room`, or several, what it does, what it may know ("nothing", "those above", or rooms by their last names, of which
 core/include is what programs embed), and the headers of core/include/pliant that are its own. Rows are in the order of who may know whom.
-A plugin knows no other, only the folders `kernel` and `devices` that several share.
+A plugin knows no other, only the folders `common` that several share.
 """
 import pathlib
 import re
@@ -16,7 +16,7 @@ TABLE = ROOT / "docs/explanation/architecture.md"
 PUBLIC = ROOT / "core/include"
 EMBEDDED = "core/include"
 PLUGINS = {"plugins": 3, "accelerators": 2}  # of a path, the names that say which plugin it is of
-SHARED = {"kernel", "devices"}
+SHARED = {"common"}
 ROW = re.compile(r"^\| (`[\w/]+`(?:, `[\w/]+`)*) \|[^|]*\|([^|]*)\|([^|]*)\|$")
 NAME = re.compile(r"`([\w/]+)`")
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
@@ -66,7 +66,8 @@ def room_of(path, rooms):
 
 def target_of(source, name):
     """The file of a room that an include of `name` means; None: it is none of them."""
-    for folder in (source.parent, ROOT / "core/src", ROOT / "core", ROOT / "core/cli", PUBLIC, ROOT / "sdk/include", ROOT / "sdk", ROOT):
+    for folder in (source.parent, ROOT / "core/src", ROOT / "core", ROOT / "core/cli", PUBLIC, ROOT / "sdk/include", ROOT / "sdk", ROOT / "accelerators",
+                   ROOT):
         if (folder / name).is_file():
             return (folder / name).resolve()
     return None

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "kernel/call_group.hpp"
+#include "common/exchange/call_group.hpp"
 #include "membership.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "pliant/sdk/pieces.hpp"

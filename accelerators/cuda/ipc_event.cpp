@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "kernel/event_handle.hpp"
+#include "common/cpu/event_handle.hpp"
 
 namespace pliant::cuda {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "kernel/shared_event.hpp"
+#include "common/cpu/shared_event.hpp"
 #include "pliant/abi/ipc.h"
 #include "stream.hpp"
 

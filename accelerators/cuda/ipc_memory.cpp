@@ -21,7 +21,7 @@ void close_handle(const DeviceEntry& device, void* pointer) {
   if (device.api.cudaIpcCloseMemHandle(pointer) != cudaSuccess) static_cast<void>(device.api.cudaGetLastError());
 }
 
-Failure gone(uint64_t pid) {
+Failure gone(pid_t pid) {
   return {PLIANT_FAILED_PRECONDITION, "process " + std::to_string(pid) +
                                           " has freed the memory of this handle, or has ended; export what is there "
                                           "now"};
@@ -61,7 +61,7 @@ void IpcMemory::retire(const void* pointer) {
 void* IpcMemory::import_memory(const DevicePtr& device, const pliant_ipc_handle& handle) {
   const HandleLabel label = HandleLabel::unpack(handle);
   const SharedPage page(handle.descriptor, label.own_nonce());
-  if (page.words().is_gone != 0 || !is_running(static_cast<pid_t>(label.pid))) throw gone(label.pid);
+  if (page.words().is_gone != 0 || !accelerator::is_running(label.owner())) throw gone(label.owner().pid);
   const std::lock_guard lock(mutex_);
   for (auto& [at, one] : imported_) {
     if (one.nonce != label.own_nonce() || at.first != device->index) continue;
@@ -76,7 +76,7 @@ void* IpcMemory::import_memory(const DevicePtr& device, const pliant_ipc_handle&
     const cudaError_t opened = device->api.cudaIpcOpenMemHandle(&at, native, cudaIpcMemLazyEnablePeerAccess);
     const bool went = opened != cudaSuccess && page.words().is_gone != 0;
     if (went) static_cast<void>(device->api.cudaGetLastError());
-    if (went) throw gone(label.pid);
+    if (went) throw gone(label.owner().pid);
     check(device->api, opened, "cudaIpcOpenMemHandle");
   }
   imported_.emplace(std::pair(device->index, at), Imported{device, label.own_nonce(), 1});

@@ -2,10 +2,10 @@
 // by the tests' software device.
 #pragma once
 
-#include "../devices/adamw.hpp"
-#include "../devices/block_digest.hpp"
-#include "../devices/chunk_norm.hpp"
-#include "../devices/element.hpp"
+#include "../common/devices/adamw.hpp"
+#include "../common/devices/block_digest.hpp"
+#include "../common/devices/chunk_norm.hpp"
+#include "../common/devices/element.hpp"
 
 namespace pliant::cuda::kernels {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "devices/plain_memory.hpp"
+#include "common/devices/plain_memory.hpp"
 #include "result.hpp"
 #include "stream.hpp"
 

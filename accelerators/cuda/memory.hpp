@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "devices/memory_book.hpp"
+#include "common/devices/memory_book.hpp"
 #include "nccl_api.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "runtime.hpp"

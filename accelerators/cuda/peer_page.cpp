@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernel/shared_file.hpp"
+#include "common/processes/shared_file.hpp"
 #include "pliant/sdk/failure.hpp"
 
 namespace pliant::cuda {

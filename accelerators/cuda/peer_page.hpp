@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "kernel/collectives.hpp"
-#include "kernel/process.hpp"
+#include "common/exchange/collectives.hpp"
+#include "common/processes/process.hpp"
 
 namespace pliant::cuda {
 

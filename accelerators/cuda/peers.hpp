@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "kernel/failure_cause.hpp"
-#include "kernel/process_watch.hpp"
+#include "common/exchange/failure_cause.hpp"
+#include "common/processes/process_watch.hpp"
 #include "peer_page.hpp"
 
 namespace pliant::cuda {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api.hpp"
-#include "devices/owner_process.hpp"
+#include "common/processes/owner_process.hpp"
 
 namespace pliant::cuda {
 
@@ -60,7 +60,7 @@ class Runtime {
 
 /// Throws in a process other than `owner`.
 inline void require_process(pid_t owner) {
-  devices::require_process(owner, "CUDA");
+  accelerator::require_process(owner, "CUDA");
 }
 
 }  // namespace pliant::cuda

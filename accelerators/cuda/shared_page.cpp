@@ -2,12 +2,10 @@
 #include "shared_page.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,6 +16,8 @@
 
 namespace pliant::cuda {
 
+using accelerator::ProcessId;
+using accelerator::UniqueFd;
 using sdk::Failure;
 
 namespace {
@@ -35,11 +35,6 @@ SharedPage::Words* map(int file) {
   return at == MAP_FAILED ? nullptr : static_cast<SharedPage::Words*>(at);
 }
 
-uint64_t pid_namespace() {
-  struct stat seen {};
-  return ::stat("/proc/self/ns/pid", &seen) == 0 ? seen.st_ino : 0;
-}
-
 }  // namespace
 
 SharedPage::SharedPage() {
@@ -51,13 +46,11 @@ SharedPage::SharedPage() {
   if (::getrandom(drawn, sizeof(drawn), 0) != static_cast<ssize_t>(sizeof(drawn))) {
     throw Failure(PLIANT_INTERNAL, std::string("getrandom: ") + std::strerror(errno));
   }
-  file_ = ::memfd_create("pliant-cuda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file_ < 0) refused("file");
-  words_ = ::ftruncate(file_, kPage) == 0 && ::fcntl(file_, F_ADD_SEALS, kSeals) == 0 ? map(file_) : nullptr;
-  if (words_ == nullptr) {
-    ::close(file_);
-    refused("page");
-  }
+  file_ = UniqueFd(::memfd_create("pliant-cuda", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file_) refused("file");
+  const bool is_sealed = ::ftruncate(file_.get(), kPage) == 0 && ::fcntl(file_.get(), F_ADD_SEALS, kSeals) == 0;
+  words_ = is_sealed ? map(file_.get()) : nullptr;
+  if (words_ == nullptr) refused("page");
   std::memcpy(words_->nonce, drawn, sizeof(drawn));
 }
 
@@ -67,36 +60,30 @@ SharedPage::SharedPage(int descriptor, const Nonce& nonce) {
   const bool fits = seals >= 0 && (seals & kSeals) == kSeals && ::fstat(descriptor, &seen) == 0 &&
                     seen.st_size == static_cast<off_t>(kPage);
   sdk::require(fits, "descriptor " + std::to_string(descriptor) + " is not that of the handle");
-  file_ = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-  if (file_ < 0) refused("descriptor");
-  words_ = map(file_);
+  file_ = UniqueFd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!file_) refused("descriptor");
+  words_ = map(file_.get());
   if (words_ != nullptr && this->nonce() == nonce) return;
   const bool mapped = words_ != nullptr;
   if (mapped) ::munmap(words_, kPage);
-  ::close(file_);
   if (!mapped) refused("page");
   throw Failure(PLIANT_INVALID_ARGUMENT, "descriptor " + std::to_string(descriptor) + " is that of another handle");
 }
 
 SharedPage::~SharedPage() {
-  if (words_ == nullptr) return;
-  ::munmap(words_, kPage);
-  ::close(file_);
+  if (words_ != nullptr) ::munmap(words_, kPage);
 }
 
-SharedPage::SharedPage(SharedPage&& other) noexcept
-    : file_(std::exchange(other.file_, -1)), words_(std::exchange(other.words_, nullptr)) {}
-
 int SharedPage::descriptor() const {
-  const int made = ::fcntl(file_, F_DUPFD_CLOEXEC, 0);
+  const int made = ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
   if (made < 0) refused("descriptor");
   return made;
 }
 
 HandleLabel HandleLabel::of(const Nonce& nonce) {
   HandleLabel made;
-  made.pid = static_cast<uint64_t>(::getpid());
-  made.pid_namespace = cuda::pid_namespace();
+  made.process = ProcessId::self_for_others().packed();
+  made.pid_namespace = accelerator::pid_namespace();
   made.nonce[0] = nonce.first;
   made.nonce[1] = nonce.second;
   return made;
@@ -114,22 +101,14 @@ HandleLabel HandleLabel::unpack(const pliant_ipc_handle& handle) {
   HandleLabel label;
   std::memcpy(&label, handle.bytes, sizeof(label));
   sdk::require(label.magic == kMagic, "the handle is none of the memory of cuda, or was damaged");
-  sdk::require(label.pid_namespace == cuda::pid_namespace(), "the handle is of another machine or pid namespace");
-  if (label.pid == static_cast<uint64_t>(::getpid())) {
+  sdk::require(label.pid_namespace == accelerator::pid_namespace(),
+               "the handle is of another machine or pid namespace");
+  if (label.owner().pid == ::getpid()) {
     throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");
   }
   sdk::require(handle.descriptor >= 0 && ::fcntl(handle.descriptor, F_GETFD) >= 0,
                "the handle came without its descriptor; pass it as SCM_RIGHTS");
   return label;
-}
-
-bool is_running(pid_t pid) {
-  const auto watched = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-  if (watched < 0) return errno != ESRCH;
-  pollfd asked{watched, POLLIN, 0};
-  const bool ended = ::poll(&asked, 1, 0) == 1;
-  ::close(watched);
-  return !ended;
 }
 
 }  // namespace pliant::cuda

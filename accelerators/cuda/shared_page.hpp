@@ -2,12 +2,11 @@
 // such a handle are.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <utility>
 
+#include "common/processes/process.hpp"
 #include "pliant/abi/ipc.h"
 
 namespace pliant::cuda {
@@ -27,7 +26,8 @@ class SharedPage {
   /// Another process's. Throws PLIANT_INVALID_ARGUMENT when the descriptor is not that of the nonce.
   SharedPage(int descriptor, const Nonce& nonce);
   ~SharedPage();
-  SharedPage(SharedPage&& other) noexcept;
+  SharedPage(SharedPage&& other) noexcept
+      : file_(std::move(other.file_)), words_(std::exchange(other.words_, nullptr)) {}
   SharedPage& operator=(SharedPage&&) = delete;
 
   [[nodiscard]] Words& words() const { return *words_; }
@@ -36,7 +36,7 @@ class SharedPage {
   [[nodiscard]] int descriptor() const;
 
  private:
-  int file_ = -1;
+  accelerator::UniqueFd file_;
   Words* words_ = nullptr;
 };
 
@@ -45,7 +45,7 @@ struct HandleLabel {
   static constexpr uint64_t kMagic = 0x31444d41444c5050;  // "PPLDAMD1"
 
   uint64_t magic = kMagic;
-  uint64_t pid = 0;
+  uint64_t process = 0;  ///< ProcessId::packed
   uint64_t pid_namespace = 0;
   uint64_t nonce[2] = {};
   uint8_t native[64] = {};  ///< CUDA's own handle
@@ -56,10 +56,8 @@ struct HandleLabel {
   /// Throws PLIANT_INVALID_ARGUMENT for what is no handle of this kind and machine or came without its descriptor,
   /// PLIANT_FAILED_PRECONDITION for one of this process.
   static HandleLabel unpack(const pliant_ipc_handle& handle);
+  [[nodiscard]] accelerator::ProcessId owner() const { return accelerator::ProcessId::unpack(process); }
   [[nodiscard]] Nonce own_nonce() const { return {nonce[0], nonce[1]}; }
 };
-
-/// False once the process has ended, whether or not its parent has noticed.
-[[nodiscard]] bool is_running(pid_t pid);
 
 }  // namespace pliant::cuda

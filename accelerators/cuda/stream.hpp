@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "devices/failure_slot.hpp"
-#include "devices/host_thread.hpp"
+#include "common/devices/failure_slot.hpp"
+#include "common/devices/host_thread.hpp"
 #include "event.hpp"
 #include "memory.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "common/devices/stream_lane.hpp"
 #include "copies.hpp"
-#include "devices/stream_lane.hpp"
 #include "result.hpp"
 
 namespace pliant::cuda {

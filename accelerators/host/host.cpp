@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "kernel/device.hpp"
+#include "common/cpu_device/device.hpp"
 #include "pliant/sdk/collectives.hpp"
 #include "pliant/sdk/ipc.hpp"
 #include "pliant/sdk/optimizer.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "kernel/event_handle.hpp"
+#include "common/cpu/event_handle.hpp"
 #include "result.hpp"
 
 namespace pliant::level_zero {
@@ -58,7 +58,7 @@ std::shared_ptr<IpcEvent> IpcEvent::open(const DeviceEntry& entry, const pliant_
   std::memcpy(&label, handle.bytes, sizeof(label));
   label.event.require_foreign(kMagic);
   sdk::require(handle.descriptor >= 0, "the handle came without its descriptor; pass it as SCM_RIGHTS");
-  const std::vector<OwnedFd> inside = read_letter(handle.descriptor);
+  const std::vector<accelerator::UniqueFd> inside = read_letter(handle.descriptor);
   sdk::require(inside.size() == (label.has_descriptor != 0 ? 2U : 1U),
                "descriptor " + std::to_string(handle.descriptor) + " is not that of the handle");
   auto page = label.event.open(inside[0].get(), watch);
@@ -94,7 +94,7 @@ IpcEvent::~IpcEvent() {
 pliant_ipc_handle IpcEvent::handle() {
   accelerator::require_exported(page_.get());
   const std::lock_guard lock(mutex_);
-  if (letter_.get() < 0) {
+  if (!letter_) {
     check(context_->api.zeEventPoolGetIpcHandle(pool_, &pool_handle_), "zeEventPoolGetIpcHandle");
     const int pool = descriptor_in(pool_handle_);
     letter_ =

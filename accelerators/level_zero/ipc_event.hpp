@@ -7,9 +7,9 @@
 #include <mutex>
 #include <vector>
 
-#include "devices/failure_slot.hpp"
+#include "common/cpu/shared_event.hpp"
+#include "common/devices/failure_slot.hpp"
 #include "event.hpp"
-#include "kernel/shared_event.hpp"
 #include "letter.hpp"
 #include "pliant/abi/ipc.h"
 #include "runtime.hpp"
@@ -55,7 +55,7 @@ class IpcEvent {
   std::mutex mutex_;
   ze_event_pool_handle_t pool_ = nullptr;
   std::vector<ze_event_handle_t> events_ = std::vector<ze_event_handle_t>(kEvents);  ///< made when first used
-  OwnedFd letter_;                                                                   ///< with the first handle
+  accelerator::UniqueFd letter_;                                                     ///< with the first handle
   ze_ipc_event_pool_handle_t pool_handle_{};
 };
 

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -21,6 +20,8 @@
 
 namespace pliant::level_zero {
 
+using accelerator::pid_namespace;
+using accelerator::UniqueFd;
 using sdk::Failure;
 
 namespace {
@@ -32,11 +33,6 @@ int descriptor_in(const ze_ipc_mem_handle_t& handle) {
   int32_t fd = -1;
   std::memcpy(&fd, handle.data, sizeof(fd));
   return fd > 2 && ::fcntl(fd, F_GETFD) >= 0 ? fd : -1;
-}
-
-uint64_t pid_namespace() {
-  struct stat seen {};
-  return ::stat("/proc/self/ns/pid", &seen) == 0 ? seen.st_ino : 0;
 }
 
 /// The abstract socket of an allocation.
@@ -53,9 +49,9 @@ struct Sign {
   socklen_t length = 0;
 };
 
-OwnedFd open_socket() {
-  OwnedFd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (made.get() < 0) {
+UniqueFd open_socket() {
+  UniqueFd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!made) {
     throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no socket for memory between processes: ") +
                                                  std::strerror(errno) + "; close some or raise ulimit -n");
   }
@@ -63,7 +59,7 @@ OwnedFd open_socket() {
 }
 
 bool is_there(const Sign& sign) {
-  const OwnedFd probe = open_socket();
+  const UniqueFd probe = open_socket();
   // EAGAIN: it listens, and others have asked, too.
   return ::connect(probe.get(), sign.raw(), sign.length) == 0 || errno == EAGAIN;
 }
@@ -78,10 +74,6 @@ struct IpcMemory::Label {
   ze_ipc_mem_handle_t handle;
   uint32_t has_descriptor;
 };
-
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) ::close(fd_);
-}
 
 IpcMemory::~IpcMemory() {
   for (const auto& [pointer, one] : imported_) {

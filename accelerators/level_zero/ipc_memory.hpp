@@ -7,27 +7,11 @@
 #include <mutex>
 #include <utility>
 
+#include "common/processes/process.hpp"
 #include "pliant/abi/ipc.h"
 #include "runtime.hpp"
 
 namespace pliant::level_zero {
-
-/// A descriptor that is closed in time.
-class OwnedFd {
- public:
-  OwnedFd() = default;
-  explicit OwnedFd(int fd) : fd_(fd) {}
-  ~OwnedFd();
-  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  OwnedFd& operator=(OwnedFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 /// All calls may come from any thread.
 class IpcMemory {
@@ -56,7 +40,7 @@ class IpcMemory {
     std::shared_ptr<Context> context;
     ze_ipc_mem_handle_t handle;
     Nonce nonce;
-    OwnedFd sign;  ///< a socket that listens under the name of the allocation while it lives
+    accelerator::UniqueFd sign;  ///< a socket that listens under the name of the allocation while it lives
   };
   struct Imported {
     std::shared_ptr<Context> context;

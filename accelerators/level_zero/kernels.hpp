@@ -1,10 +1,10 @@
 // What kernels are launched with: known to the device's code and to the CPU's.
 #pragma once
 
-#include "../devices/adamw.hpp"
-#include "../devices/block_digest.hpp"
-#include "../devices/chunk_norm.hpp"
-#include "../devices/element.hpp"
+#include "../common/devices/adamw.hpp"
+#include "../common/devices/block_digest.hpp"
+#include "../common/devices/chunk_norm.hpp"
+#include "../common/devices/element.hpp"
 
 namespace pliant::level_zero::kernels {
 

@@ -12,6 +12,7 @@
 
 namespace pliant::level_zero {
 
+using accelerator::UniqueFd;
 using sdk::Failure;
 
 namespace {
@@ -24,11 +25,11 @@ constexpr char kWord = 'L';
 }
 }  // namespace
 
-OwnedFd write_letter(const std::vector<int>& descriptors) {
+UniqueFd write_letter(const std::vector<int>& descriptors) {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) refused();
-  const OwnedFd from(ends[0]);
-  OwnedFd letter(ends[1]);
+  const UniqueFd from(ends[0]);
+  UniqueFd letter(ends[1]);
   char word = kWord;
   iovec bytes{&word, 1};
   alignas(cmsghdr) char room[CMSG_SPACE(kMost * sizeof(int))] = {};
@@ -46,7 +47,7 @@ OwnedFd write_letter(const std::vector<int>& descriptors) {
   return letter;
 }
 
-std::vector<OwnedFd> read_letter(int letter) {
+std::vector<UniqueFd> read_letter(int letter) {
   char word = 0;
   iovec bytes{&word, 1};
   alignas(cmsghdr) char room[CMSG_SPACE(kMost * sizeof(int))] = {};
@@ -55,7 +56,7 @@ std::vector<OwnedFd> read_letter(int letter) {
   message.msg_iovlen = 1;
   message.msg_control = room;
   message.msg_controllen = sizeof(room);
-  std::vector<OwnedFd> read;
+  std::vector<UniqueFd> read;
   if (::recvmsg(letter, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1) return read;
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;

@@ -3,15 +3,15 @@
 
 #include <vector>
 
-#include "ipc_memory.hpp"
+#include "common/processes/unique_fd.hpp"
 
 namespace pliant::level_zero {
 
 /// A socket in which a message with the descriptors lies. Whoever has it reads them, and nobody takes the message out.
 /// They stay the caller's. Throws PLIANT_RESOURCE_EXHAUSTED.
-OwnedFd write_letter(const std::vector<int>& descriptors);
+accelerator::UniqueFd write_letter(const std::vector<int>& descriptors);
 
 /// New descriptors of what the letter holds; empty when it is no letter.
-std::vector<OwnedFd> read_letter(int letter);
+std::vector<accelerator::UniqueFd> read_letter(int letter);
 
 }  // namespace pliant::level_zero

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "devices/plain_memory.hpp"
+#include "common/devices/plain_memory.hpp"
 #include "result.hpp"
 
 namespace pliant::level_zero {

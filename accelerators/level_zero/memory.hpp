@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "devices/memory_book.hpp"
+#include "common/devices/memory_book.hpp"
 #include "pliant/sdk/accelerator.hpp"
 #include "runtime.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api.hpp"
-#include "devices/owner_process.hpp"
+#include "common/processes/owner_process.hpp"
 #include "host_pointers.hpp"
 
 namespace pliant::level_zero {
@@ -87,7 +87,7 @@ class Runtime {
 
 /// Throws in a process other than `owner`.
 inline void require_process(pid_t owner) {
-  devices::require_process(owner, "Level Zero");
+  accelerator::require_process(owner, "Level Zero");
 }
 
 }  // namespace pliant::level_zero

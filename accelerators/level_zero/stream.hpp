@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "command_list.hpp"
-#include "devices/failure_slot.hpp"
-#include "devices/host_thread.hpp"
+#include "common/devices/failure_slot.hpp"
+#include "common/devices/host_thread.hpp"
 #include "ipc_event.hpp"
 #include "memory.hpp"
 

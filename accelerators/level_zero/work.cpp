@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "devices/stream_lane.hpp"
+#include "common/devices/stream_lane.hpp"
 #include "result.hpp"
 
 namespace pliant::level_zero {

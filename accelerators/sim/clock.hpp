@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kernel/faults.hpp"
+#include "common/cpu/faults.hpp"
 
 namespace pliant::accelerator {
 

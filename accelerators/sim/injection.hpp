@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "clock.hpp"
-#include "kernel/faults.hpp"
+#include "common/cpu/faults.hpp"
 
 namespace pliant::accelerator {
 

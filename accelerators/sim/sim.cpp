@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/cpu_device/device.hpp"
 #include "injection.hpp"
-#include "kernel/device.hpp"
 #include "pliant/sdk/collectives.hpp"
 #include "pliant/sdk/ipc.hpp"
 #include "pliant/sdk/optimizer.hpp"

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "kernel/memory.hpp"
-#include "kernel/stream.hpp"
+#include "common/cpu/memory.hpp"
+#include "common/cpu/stream.hpp"
 
 namespace pliant::accelerator {
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <mutex>
 
-#include "kernel/faults.hpp"
+#include "common/cpu/faults.hpp"
 
 namespace pliant::accelerator {
 

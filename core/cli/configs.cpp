@@ -6,8 +6,8 @@
 
 #include "actions.hpp"
 #include "base/suggest.hpp"
-#include "config/json.hpp"
 #include "config/open.hpp"
+#include "config/values/json.hpp"
 #include "json.hpp"
 #include "output.hpp"
 #include "pliant/learning_rate.hpp"

@@ -6,7 +6,7 @@
 #include "actions.hpp"
 #include "base/result.hpp"
 #include "base/whole_file.hpp"
-#include "config/source.hpp"
+#include "config/values/source.hpp"
 #include "output.hpp"
 #include "pliant/import.hpp"
 

@@ -1,8 +1,8 @@
 // Option tables as JSON.
 #include "json.hpp"
 
-#include "config/json.hpp"
 #include "config/options.hpp"
+#include "config/values/json.hpp"
 
 namespace pliant::cli {
 

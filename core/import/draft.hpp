@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config/diagnostics.hpp"
-#include "config/value.hpp"
+#include "config/values/diagnostics.hpp"
+#include "config/values/value.hpp"
 #include "import/json_text.hpp"
 #include "pliant/import.hpp"
 

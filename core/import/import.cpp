@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/result.hpp"
-#include "config/source.hpp"
+#include "config/values/source.hpp"
 #include "import/draft.hpp"
 
 namespace pliant {

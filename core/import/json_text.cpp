@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "config/source.hpp"
+#include "config/values/source.hpp"
 
 namespace pliant::config::deepspeed {
 

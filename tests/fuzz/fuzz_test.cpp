@@ -5,9 +5,9 @@
 #include <ostream>
 #include <string>
 
-#include "../plugins/sampler/kernel/stream_engines.hpp"
-#include "config/parse.hpp"
-#include "config/source.hpp"
+#include "../plugins/sampler/common/stream_engines.hpp"
+#include "config/values/parse.hpp"
+#include "config/values/source.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/ledger.hpp"
 #include "elastic/ledger_line.hpp"

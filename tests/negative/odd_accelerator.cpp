@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include "kernel/device.hpp"
+#include "common/cpu_device/device.hpp"
 #include "pliant/sdk/collectives.hpp"
 
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "config/diagnostics.hpp"
 #include "config/options.hpp"
-#include "config/value.hpp"
+#include "config/values/diagnostics.hpp"
+#include "config/values/value.hpp"
 #include "parity/parity.hpp"
 #include "plugin/search.hpp"
 #include "scratch_folder.hpp"

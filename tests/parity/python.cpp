@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "../plugins/elasticity/kernel/decimal_text.hpp"
+#include "../plugins/elasticity/common/decimal_text.hpp"
 
 namespace pliant::parity {
 namespace {

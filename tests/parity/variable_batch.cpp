@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "../plugins/sampler/kernel/python_shuffle.hpp"
+#include "../plugins/sampler/common/python_shuffle.hpp"
 #include "parity/parity.hpp"
 #include "parity/python.hpp"
 #include "pliant/abi/batch_sampler.h"

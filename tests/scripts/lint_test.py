@@ -13,13 +13,13 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
-ROOMS = ["base", "plugin", "config", "accelerator", "plan", "data", "balance", "sharded", "rendezvous", "elastic", "elastic/agent"]
+ROOMS = ["base", "plugin", "config", "collectives", "accelerator", "plan", "data", "balance", "sharded", "rendezvous", "elastic", "elastic/agent"]
 # The files in which lint excuses something, and what it reads the kinds from.
 KEPT = [
     "scripts/lint", "scripts/rooms.py", ".clang-format", "sdk/include/pliant/sdk/kinds.hpp", "sdk/template",
     "core/src/base/environment.cpp", "core/src/elastic/agent/worker_process.cpp", "core/src/elastic/agent/warden.cpp",
     "core/src/elastic/agent/job.cpp", "core/src/elastic/agent/stop.cpp", "core/src/elastic/run_worker.cpp", "core/src/elastic/session.cpp",
-    "accelerators/kernel/gloo_api.cpp",
+    "accelerators/common/gloo/api.cpp",
 ]
 # scripts/prepare installs packages; the rules need none of them.
 PREPARE = """set -euo pipefail
@@ -37,6 +37,7 @@ def table(rows):
 def clean_table():
     rows = [("sdk", "nothing", ""), ("sdk/testkit", "`sdk`", ""), ("plugins`, `accelerators", "`sdk`", "")]
     rows += [(f"core/src/{room}", "those above", "`plan.hpp`" if room == "plan" else "") for room in ROOMS]
+    rows += [("accelerators/common/low", "`sdk`", ""), ("accelerators/common/high", "`sdk`, `low`", "")]
     rows += [("samples", "`core/include`, `sdk`", "")]
     return table(rows)
 
@@ -56,6 +57,8 @@ def clean_tree(root):
     write(root, "core/include/pliant/plan.hpp", "// A plan.\n#pragma once\n")
     for room in ROOMS:
         write(root, f"core/src/{room}/room.hpp", "// What the room has.\n#pragma once\n")
+    write(root, "accelerators/common/low/low.hpp", "// Low.\n#pragma once\n")
+    write(root, "accelerators/common/high/high.hpp", '// High.\n#pragma once\n#include "common/low/low.hpp"\n')
     for name in ("sdk/testkit", "plugins/lr/plain", "samples/plain"):
         write(root, f"{name}/some.cpp", "// Some.\n")
     write(root, "core/src/plan/plan.cpp", '// Makes it.\n#include "pliant/plan.hpp"\n\n#include "base/room.hpp"\n')
@@ -89,6 +92,7 @@ LINES = [
     "core/src/base/aside.cpp:2: core/src/base may not know core/src/plan: pliant/plan.hpp",
     "core/src/stray/stray.cpp: docs/explanation/architecture.md gives it no room",
     "plugins/lr/reaching/reaching.cpp:2: plugins may not know core/src/plan: core/src/plan/room.hpp",
+    "accelerators/common/low/up.cpp:2: accelerators/common/low may not know accelerators/common/high: common/high/high.hpp",
     "accelerators/own/own.cpp:2: accelerators may not know core/src/elastic: elastic/room.hpp",
     "accelerators/own/own.cpp:3: accelerators/own may not know accelerators/other: ../other/other.hpp",
     "plugins/lr/near/near.cpp:2: plugins/lr/near may not know plugins/sampler/far: ../../sampler/far/far.hpp",
@@ -114,10 +118,11 @@ def broken_tree(root):
     write(root, "core/src/plan/upward.cpp", cpp('#include "elastic/room.hpp"'))
     write(root, "core/src/base/aside.cpp", cpp('#include "pliant/plan.hpp"'))
     write(root, "core/src/stray/stray.cpp", "// Lost.\n")
-    for other in ("accelerators/other/other.hpp", "accelerators/kernel/some.hpp", "plugins/sampler/far/far.hpp"):
+    for other in ("accelerators/other/other.hpp", "accelerators/common/cpu/some.hpp", "plugins/sampler/far/far.hpp"):
         write(root, other, "// Its own.\n#pragma once\n")
     write(root, "accelerators/own/own.cpp",
-          cpp('#include "elastic/room.hpp"\n#include "../other/other.hpp"\n#include "../kernel/some.hpp"'))
+          cpp('#include "elastic/room.hpp"\n#include "../other/other.hpp"\n#include "../common/cpu/some.hpp"'))
+    write(root, "accelerators/common/low/up.cpp", cpp('#include "common/high/high.hpp"'))
     write(root, "plugins/lr/near/near.cpp", cpp('#include "../../sampler/far/far.hpp"'))
     write(root, "sdk/testkit/knowing.cpp", cpp('#include "base/room.hpp"'))
     write(root, "samples/inside/inside.cpp", cpp('#include "data/room.hpp"\n#include "pliant/plan.hpp"'))

@@ -14,7 +14,7 @@
 #include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "config/open.hpp"
-#include "config/value.hpp"
+#include "config/values/value.hpp"
 #include "names.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accel/bench.hpp"
-#include "accelerator/collectives_of.hpp"
+#include "collectives/collectives_of.hpp"
 
 namespace pliant::cli {
 
@@ -51,7 +51,7 @@ std::string bench_json(const BenchStudy& study) {
   json["ranks"] = study.ranks;
   json["limit_by"] = study.seen.host_visible ? "memcpy" : "device_copy";
   json["collectives_by"] = study.seen.own_collectives ? Json(study.accelerator)
-                           : study.seen.collectives   ? Json(detail::CollectivesOf::kCarrier)
+                           : study.seen.collectives   ? Json(collectives::CollectivesOf::kCarrier)
                                                       : Json(nullptr);
   json["calls_in_a_row"] = kCallsInARow;
   for (const std::string& section : study.sections) {

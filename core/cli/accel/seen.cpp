@@ -7,12 +7,12 @@
 namespace pliant::cli {
 
 DeviceSeen see_device(const Accelerator& accelerator, int32_t device) {
-  const detail::CollectivesOf& collectives = detail::inside(accelerator).collectives;
-  return {accelerator.properties(device), collectives.are_own(), collectives.are_there()};
+  const collectives::CollectivesOf& collectives = detail::inside(accelerator).collectives;
+  return {accelerator.properties(device), collectives.are_native(), collectives.are_there()};
 }
 
 bool has_own_collectives(const Accelerator& accelerator) {
-  return detail::inside(accelerator).collectives.are_own();
+  return detail::inside(accelerator).collectives.are_native();
 }
 
 std::string version_of(const Accelerator& accelerator) {

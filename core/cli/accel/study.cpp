@@ -1,4 +1,4 @@
-// Asks a crew what a benchmark wants to know, and makes medians of its answers.
+// Asks a group what a benchmark wants to know, and makes medians of its answers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,15 +6,15 @@
 #include <memory>
 
 #include "accel/bench.hpp"
-#include "accel/crew.hpp"
 #include "accel/worker.hpp"
+#include "accel/worker_group.hpp"
 #include "pliant/error.hpp"
 
 namespace pliant::cli {
 
 namespace {
 
-using Json = Crew::Json;
+using Json = WorkerGroup::Json;
 
 constexpr int64_t kFewest = 5;
 constexpr int64_t kMost = 2000;
@@ -118,7 +118,7 @@ int64_t first_to_last(const std::vector<Json>& answers, size_t repetition) {
 
 class Measuring {
  public:
-  Measuring(Crew& crew, const BenchQuestion& question) : crew_(crew), question_(question) {}
+  Measuring(WorkerGroup& group, const BenchQuestion& question) : group_(group), question_(question) {}
 
   Measured measure(const Item& item) {
     Measured made;
@@ -129,7 +129,7 @@ class Measuring {
     std::vector<Series> all{series(item.what, item.bytes, 1, &made)};
     if (together) all.push_back(series(item.what, item.bytes, kCallsInARow, nullptr));
     if (together && made.bytes != 0) {
-      made.limit_bytes = least_copy(item.what.name, made.bytes, crew_.ranks());
+      made.limit_bytes = least_copy(item.what.name, made.bytes, group_.ranks());
       all.push_back(limit(made.limit_bytes));
     }
     repeat(all);
@@ -202,7 +202,7 @@ class Measuring {
                         {"calls", calls}, {"warm", warm},          {"repetitions", repetitions}};
     const std::string name = is_together(what.section) ? what.label() : what.section + "/" + what.label();
     const std::string task = bytes == 0 ? name : fmt::format("{} of {}", name, size_text(bytes));
-    const std::vector<Json> answers = crew_.ask(question, task);
+    const std::vector<Json> answers = group_.ask(question, task);
     if (told != nullptr) {
       told->bytes = answers.front().at("bytes").get<uint64_t>();
       told->moved = answers.front().at("moved").get<uint64_t>();
@@ -215,19 +215,19 @@ class Measuring {
     return times;
   }
 
-  Crew& crew_;
+  WorkerGroup& group_;
   const BenchQuestion& question_;
 };
 
-std::unique_ptr<Crew> crew_of(const Config& config, int32_t ranks) {
-  return std::make_unique<Crew>(ranks, [&config, ranks](int32_t rank) -> Crew::Answer {
+std::unique_ptr<WorkerGroup> group_of(const Config& config, int32_t ranks) {
+  return std::make_unique<WorkerGroup>(ranks, [&config, ranks](int32_t rank) -> WorkerGroup::Answer {
     const auto worker = std::make_shared<Worker>(config, rank, ranks);
     return [worker](const Json& question) { return worker->answer(question); };
   });
 }
 
-void open_device(Crew& crew, const Config& config, const BenchQuestion& question, BenchStudy& study) {
-  const Json seen = crew.ask({{"do", "open"}, {"device", question.device}}, "opening the device").front();
+void open_device(WorkerGroup& group, const Config& config, const BenchQuestion& question, BenchStudy& study) {
+  const Json seen = group.ask({{"do", "open"}, {"device", question.device}}, "opening the device").front();
   study.devices = seen.at("devices").get<int32_t>();
   const std::string& name = config.use("accelerator");
   if (study.devices < 1) {
@@ -290,8 +290,8 @@ BenchStudy study_accelerator(const Config& config, const BenchQuestion& question
   study.device = question.device;
   study.min_time_s = question.repetitions > 0 ? 0 : question.min_time_s;
   study.sections = question.sections;
-  std::unique_ptr<Crew> crew = crew_of(config, 1);
-  open_device(*crew, config, question, study);
+  std::unique_ptr<WorkerGroup> group = group_of(config, 1);
+  open_device(*group, config, question, study);
   study.ranks = ranks_for(question, study);
   std::vector<Item> items;
   for (const std::string& section : question.sections) {
@@ -305,15 +305,15 @@ BenchStudy study_accelerator(const Config& config, const BenchQuestion& question
     progress.show(fmt::format("{} {}", items[i].what.section, items[i].what.label()),
                   static_cast<double>(i) / static_cast<double>(items.size()));
     if (is_together(items[i].what.section) && !joined) {
-      crew = nullptr;  // gives its memory back
-      crew = crew_of(config, study.ranks);
-      crew->ask({{"do", "open"}, {"device", question.device}}, "opening the device");
-      const Json id = crew->ask_one(0, {{"do", "make_id"}}, "making a communicator id");
-      crew->ask({{"do", "join"}, {"id", id.at("id")}, {"window_bytes", window_bytes(question, study)}},
-                "joining the communicator");
+      group = nullptr;  // gives its memory back
+      group = group_of(config, study.ranks);
+      group->ask({{"do", "open"}, {"device", question.device}}, "opening the device");
+      const Json id = group->ask_one(0, {{"do", "make_id"}}, "making a communicator id");
+      group->ask({{"do", "join"}, {"id", id.at("id")}, {"window_bytes", window_bytes(question, study)}},
+                 "joining the communicator");
       joined = true;
     }
-    study.measured.push_back(Measuring(*crew, question).measure(items[i]));
+    study.measured.push_back(Measuring(*group, question).measure(items[i]));
   }
   return study;
 }

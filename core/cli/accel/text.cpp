@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "accel/bench.hpp"
-#include "accelerator/collectives_of.hpp"
+#include "collectives/collectives_of.hpp"
 #include "output.hpp"
 
 namespace pliant::cli {
@@ -120,7 +120,7 @@ std::string bench_text(const BenchStudy& study) {
     if (is_together(section) && !study.seen.collectives) {
       text += fmt::format("\n{}: none, accelerator '{}' does not have " PLIANT_COLLECTIVES
                           ", and accelerator '{}', which carries generic ones, was not found\n",
-                          section, study.accelerator, detail::CollectivesOf::kCarrier);
+                          section, study.accelerator, collectives::CollectivesOf::kCarrier);
       continue;
     }
     const Rows rows = section == "overlap" ? overlap_rows(study) : rows_of(study, section);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "config/value.hpp"
+#include "config/values/value.hpp"
 #include "pliant/error.hpp"
 #include "units.hpp"
 

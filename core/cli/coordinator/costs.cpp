@@ -12,7 +12,7 @@
 #include "base/json_depth.hpp"
 #include "base/printable.hpp"
 #include "base/result.hpp"
-#include "config/source.hpp"
+#include "config/values/source.hpp"
 #include "pliant/error.hpp"
 #include "units.hpp"
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/piece_messages.hpp"
 #include "accelerator/state.hpp"
 #include "base/inside.hpp"
+#include "collectives/transport/piece_messages.hpp"
 #include "pliant/sdk/collectives.hpp"
 
 namespace pliant {
@@ -58,15 +58,15 @@ struct Communicator::State {
     return handle.calls().has(slot);
   }
   /// All at once, in the group that is open or in one of their own.
-  void exchange(Communicator& self, const std::vector<detail::PieceMessage>& messages, DType dtype, Stream& stream) {
+  void exchange(Communicator& self, const std::vector<collectives::Message>& messages, DType dtype, Stream& stream) {
     if (messages.empty()) return;
     const bool has_own_group = !is_in_group;
     if (has_own_group) self.begin_group();
-    for (const detail::PieceMessage& one : messages) {
+    for (const collectives::Message& one : messages) {
       if (one.is_send) {
-        self.send(one.buffer, one.count, dtype, one.peer, stream);
+        self.send(one.buffer, one.elements.count, dtype, one.peer, stream);
       } else {
-        self.recv(one.buffer, one.count, dtype, one.peer, stream);
+        self.recv(one.buffer, one.elements.count, dtype, one.peer, stream);
       }
     }
     if (has_own_group) self.end_group();
@@ -245,12 +245,12 @@ void Communicator::gather_pieces(const void* send, void* recv, std::span<const A
       [&] { return sdk::detail::check::pieces(table.data(), table.size(), raw_type, state_->world_size); });
   const void* const from =
       accelerator.told([&] { return sdk::detail::check::gathered(send, recv, checked, type, state_->rank); });
-  const auto copies = detail::copies_of_gather(checked, state_->rank, from, recv, type);
+  const auto copies = collectives::copies_of_gather(checked, state_->rank, from, recv, type);
   if (!copies.empty()) {
     accelerator.call(&pliant_accelerator::copy_batch_async, copies.data(), copies.size(),
                      detail::inside(stream).handle);
   }
-  state_->exchange(*this, detail::messages_of_gather(checked, state_->rank, from, recv, type), dtype, stream);
+  state_->exchange(*this, collectives::messages_of_gather(checked, state_->rank, from, recv, type), dtype, stream);
 }
 
 void Communicator::scatter_pieces(const void* send, void* recv, std::span<const ArrayPiece> pieces,
@@ -274,7 +274,8 @@ void Communicator::scatter_pieces(const void* send, void* recv, std::span<const 
     sdk::detail::check::scattered(send, recv, made, by_rank.data(), type, state_->rank);
     return made;
   });
-  state_->exchange(*this, detail::messages_of_scatter(checked, state_->rank, send, recv, by_rank, type), dtype, stream);
+  state_->exchange(*this, collectives::messages_of_scatter(checked, state_->rank, send, recv, by_rank, type), dtype,
+                   stream);
 }
 
 }  // namespace pliant

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/collectives_of.hpp"
 #include "accelerator/stream_memory.hpp"
+#include "collectives/collectives_of.hpp"
 #include "pliant/abi/optimizer.h"
 #include "pliant/accelerator.hpp"
 #include "pliant/sdk/failure.hpp"
@@ -20,7 +20,7 @@ namespace pliant {
 struct Accelerator::State {
   plugin::Instance instance;
   detail::StreamMemory stream_memory;
-  detail::CollectivesOf collectives;
+  pliant::collectives::CollectivesOf collectives;
   sdk::Calls<pliant_optimizer> optimizer;  ///< empty where the plugin has none
 
   State(plugin::Instance made, const std::vector<plugin::SearchDir>& search)

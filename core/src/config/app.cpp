@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "config/options.hpp"
-#include "config/parse.hpp"
 #include "config/state.hpp"
+#include "config/values/parse.hpp"
 #include "pliant/config.hpp"
 
 namespace pliant {

@@ -7,8 +7,8 @@
 
 #include "base/result.hpp"
 #include "config/open.hpp"
-#include "config/parse.hpp"
 #include "config/state.hpp"
+#include "config/values/parse.hpp"
 
 namespace pliant {
 

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/environment.hpp"
-#include "config/overrides.hpp"
-#include "config/parse.hpp"
 #include "config/selector.hpp"
-#include "config/source.hpp"
+#include "config/values/overrides.hpp"
+#include "config/values/parse.hpp"
+#include "config/values/source.hpp"
 #include "plugin/plugin.hpp"
 
 namespace pliant::config {

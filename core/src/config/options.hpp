@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config/diagnostics.hpp"
-#include "config/value.hpp"
+#include "config/values/diagnostics.hpp"
+#include "config/values/value.hpp"
 #include "pliant/abi/options.h"
 #include "plugin/plugin.hpp"
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "config/diagnostics.hpp"
-#include "config/overrides.hpp"
 #include "config/state.hpp"
+#include "config/values/diagnostics.hpp"
+#include "config/values/overrides.hpp"
 #include "pliant/config.hpp"
 
 namespace pliant::config {

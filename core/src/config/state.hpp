@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "config/diagnostics.hpp"
 #include "config/options.hpp"
 #include "config/sections.hpp"
-#include "config/value.hpp"
+#include "config/values/diagnostics.hpp"
+#include "config/values/value.hpp"
 #include "pliant/config.hpp"
 #include "plugin/plugin.hpp"
 #include "plugin/search.hpp"

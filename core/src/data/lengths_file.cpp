@@ -15,7 +15,7 @@
 #include <span>
 #include <system_error>
 
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 
 namespace pliant::data {
 

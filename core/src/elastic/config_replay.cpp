@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 #include "elastic/assignment_record.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/config.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "config/value.hpp"
+#include "config/values/value.hpp"
 #include "plan/block.hpp"
 #include "pliant/error.hpp"
 #include "pliant/plan.hpp"

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "base/inside.hpp"
-#include "config/json.hpp"
 #include "config/options.hpp"
 #include "config/state.hpp"
+#include "config/values/json.hpp"
 
 namespace pliant {
 

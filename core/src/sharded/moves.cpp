@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -145,11 +144,6 @@ Result<MovePlan> finest(Planning& planning) {
 }
 
 }  // namespace
-
-int64_t MovePlan::chunks_moved() const {
-  return std::accumulate(moves.begin(), moves.end(), int64_t{0},
-                         [](int64_t sum, const Move& move) { return sum + move.chunks.count; });
-}
 
 Result<MovePlan> plan_moves(const Ownership& from, int32_t new_world_size, std::span<const int32_t> new_rank_of,
                             std::span<const int32_t> ends) {

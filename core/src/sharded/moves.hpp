@@ -21,7 +21,6 @@ struct Move {
 struct MovePlan {
   Ownership to;             ///< one epoch later
   std::vector<Move> moves;  ///< ascending; no two have a chunk in common
-  [[nodiscard]] int64_t chunks_moved() const;
 };
 
 /// Runs that a plan makes of a map at most, but for about one for each rank where it has as many already: a map goes

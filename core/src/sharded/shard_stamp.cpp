@@ -32,24 +32,6 @@ void take_digests(data::ArrayDigests& digests, const FlatLayout& layout, ChunkRa
                      static_cast<uint64_t>(layout.chunk_elements()) / kBlock, taken);
 }
 
-std::vector<ChunkId> wrong_chunks(const Stamp& stamp, const float* values, data::ArrayDigests& digests) {
-  std::vector<ChunkId> wrong;
-  std::vector<uint64_t> taken;
-  for (size_t first = 0; first < stamp.chunks.size();) {
-    size_t end = first + 1;
-    while (end < stamp.chunks.size() && stamp.chunks[end].chunk == stamp.chunks[end - 1].chunk + 1) ++end;
-    taken.assign(end - first, 0);
-    const ChunkRange run{static_cast<ChunkId>(stamp.chunks[first].chunk), static_cast<int32_t>(end - first)};
-    take_digests(digests, stamp.layout, run, values + first * static_cast<size_t>(stamp.layout.chunk_elements()),
-                 taken);
-    for (size_t i = first; i < end; ++i) {
-      if (taken[i - first] != stamp.chunks[i].digest) wrong.push_back(static_cast<ChunkId>(stamp.chunks[i].chunk));
-    }
-    first = end;
-  }
-  return wrong;
-}
-
 std::optional<StampHead> MappedShard::read_head() {
   StampHead head;
   stream_.copy(&head, at_ + value_bytes_, sizeof(head));

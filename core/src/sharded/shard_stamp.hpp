@@ -56,10 +56,6 @@ struct Stamp {
 void take_digests(data::ArrayDigests& digests, const FlatLayout& layout, ChunkRange chunks, const float* values,
                   std::span<uint64_t> taken);
 
-/// The chunks of `values` that have another digest than `stamp` says; `values` lie as in the array that it is of. The
-/// stamp has digests. O(bytes).
-std::vector<ChunkId> wrong_chunks(const Stamp& stamp, const float* values, data::ArrayDigests& digests);
-
 /// An array that another process owns, and changes, mapped in this one. One thread.
 class MappedShard {
  public:

@@ -14,7 +14,7 @@
 
 #include "base/json_depth.hpp"
 #include "base/printable.hpp"
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 #include "pliant/error.hpp"
 #include "sharded/exchange.hpp"
 #include "sharded/trace_file.hpp"

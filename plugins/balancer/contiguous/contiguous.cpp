@@ -1,5 +1,5 @@
 // Balancer `contiguous`: each rank computes a run of consecutive rows.
-#include "../kernel/dealing.hpp"
+#include "../common/dealing.hpp"
 #include "pliant/sdk/balancer.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // Balancer `cost_sort`: blocks sorted by cost, so that the ranks compute blocks that are alike at the same time.
-#include "../kernel/dealing.hpp"
+#include "../common/dealing.hpp"
 #include "pliant/sdk/balancer.hpp"
 
 namespace {

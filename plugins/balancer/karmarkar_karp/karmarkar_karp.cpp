@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "../kernel/differencing.hpp"
-#include "../kernel/longest_first.hpp"
+#include "../common/differencing.hpp"
+#include "../common/longest_first.hpp"
 #include "pliant/sdk/balancer.hpp"
 
 namespace {
@@ -19,11 +19,11 @@ struct KarmarkarKarp {
   }
 
   [[nodiscard]] sdk::Balance balance(const sdk::BalanceRequest& request) const {
-    namespace kernel = pliant::balancer;
-    kernel::Ranks differencing = kernel::largest_differencing(request.costs, request.world_size, equal_counts);
+    namespace common = pliant::balancer;
+    common::Ranks differencing = common::largest_differencing(request.costs, request.world_size, equal_counts);
     if (!equal_counts) return {std::move(differencing), true};
     // Groups of one block a rank cannot make up for a block that is worth many others.
-    kernel::Ranks longest = kernel::longest_first(request.costs, request.world_size, true);
+    common::Ranks longest = common::longest_first(request.costs, request.world_size, true);
     const bool better = largest(request, longest) < largest(request, differencing);
     return {better ? std::move(longest) : std::move(differencing), true};
   }

@@ -1,5 +1,5 @@
 // Balancer `lpt`: the costliest block that is left to the rank with the least work.
-#include "../kernel/longest_first.hpp"
+#include "../common/longest_first.hpp"
 #include "pliant/sdk/balancer.hpp"
 
 namespace {

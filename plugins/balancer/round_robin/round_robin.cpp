@@ -1,5 +1,5 @@
 // Balancer `round_robin`: blocks go to the ranks in turn.
-#include "../kernel/dealing.hpp"
+#include "../common/dealing.hpp"
 #include "pliant/sdk/balancer.hpp"
 
 namespace {

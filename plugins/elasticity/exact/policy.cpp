@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "../kernel/min_time.hpp"
-#include "../kernel/numbers.hpp"
+#include "../common/min_time.hpp"
+#include "../common/numbers.hpp"
 #include "choice.hpp"
 #include "pliant/sdk/elasticity_policy.hpp"
 

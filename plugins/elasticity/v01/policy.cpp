@@ -1,5 +1,5 @@
 // Policy v0.1: the batch at or below a cap that most world sizes divide evenly, by DeepSpeed's elasticity rule 0.1.
-#include "../kernel/deepspeed.hpp"
+#include "../common/deepspeed.hpp"
 
 namespace pliant::elasticity {
 namespace {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <optional>
 
-#include "../kernel/decimal_text.hpp"
-#include "../kernel/deepspeed.hpp"
-#include "../kernel/numbers.hpp"
+#include "../common/decimal_text.hpp"
+#include "../common/deepspeed.hpp"
+#include "../common/numbers.hpp"
 
 namespace pliant::elasticity {
 namespace {

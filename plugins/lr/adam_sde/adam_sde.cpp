@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "../kernel/ratio.hpp"
+#include "../common/ratio.hpp"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <string>
 
-#include "../kernel/noise.hpp"
-#include "../kernel/ratio.hpp"
+#include "../common/noise.hpp"
+#include "../common/ratio.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "../kernel/position.hpp"
+#include "../common/position.hpp"
 
 namespace {
 

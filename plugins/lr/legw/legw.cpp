@@ -3,8 +3,8 @@
 #include <cmath>
 #include <string>
 
-#include "../kernel/position.hpp"
-#include "../kernel/ratio.hpp"
+#include "../common/position.hpp"
+#include "../common/ratio.hpp"
 
 namespace {
 

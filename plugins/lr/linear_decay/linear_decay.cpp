@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "../kernel/position.hpp"
+#include "../common/position.hpp"
 
 namespace {
 

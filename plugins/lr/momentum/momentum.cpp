@@ -1,5 +1,5 @@
 // Link `momentum`: corrects a momentum buffer that holds rate times gradient when the rate changes.
-#include "../kernel/saved.hpp"
+#include "../common/saved.hpp"
 
 namespace {
 

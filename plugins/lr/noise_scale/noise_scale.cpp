@@ -3,8 +3,8 @@
 #include <limits>
 #include <optional>
 
-#include "../kernel/noise.hpp"
-#include "../kernel/ratio.hpp"
+#include "../common/noise.hpp"
+#include "../common/ratio.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Rule `power`: the rate grows with a power of the batch.
 #include <cmath>
 
-#include "../kernel/ratio.hpp"
+#include "../common/ratio.hpp"
 
 namespace {
 

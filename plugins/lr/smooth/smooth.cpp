@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string>
 
-#include "../kernel/position.hpp"
-#include "../kernel/ratio.hpp"
-#include "../kernel/saved.hpp"
+#include "../common/position.hpp"
+#include "../common/ratio.hpp"
+#include "../common/saved.hpp"
 
 namespace {
 

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "../kernel/noise.hpp"
-#include "../kernel/ratio.hpp"
+#include "../common/noise.hpp"
+#include "../common/ratio.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Link `timescale`: decay and averages of the weights keep their memory in samples when the batch changes.
-#include "../kernel/ratio.hpp"
+#include "../common/ratio.hpp"
 
 namespace {
 

@@ -1,14 +1,14 @@
 // Sampler `best_fit`: the fullest packs, by best-fit-decreasing over the whole epoch, in random order.
-#include "../kernel/best_fit.hpp"
+#include "../common/best_fit.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "../kernel/best_fit_rows.hpp"
-#include "../kernel/pack_sampler.hpp"
-#include "../kernel/row_order.hpp"
+#include "../common/best_fit_rows.hpp"
+#include "../common/pack_sampler.hpp"
+#include "../common/row_order.hpp"
 
 namespace {
 

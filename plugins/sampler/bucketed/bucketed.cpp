@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "../kernel/buckets.hpp"
-#include "../kernel/pack_sampler.hpp"
+#include "../common/buckets.hpp"
+#include "../common/pack_sampler.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Sampler `concat`: all sequences one after the other, cut into rows of the same number of tokens.
-#include "../kernel/concat.hpp"
+#include "../common/concat.hpp"
 
 #include <array>
 #include <cstdint>
@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "../kernel/cost_windows.hpp"
-#include "../kernel/items.hpp"
-#include "../kernel/order.hpp"
-#include "../kernel/pack_options.hpp"
-#include "../kernel/packing_report.hpp"
-#include "../kernel/padding_rows.hpp"
-#include "../kernel/stream_engines.hpp"
-#include "../kernel/streaming_base.hpp"
+#include "../common/cost_windows.hpp"
+#include "../common/items.hpp"
+#include "../common/order.hpp"
+#include "../common/pack_options.hpp"
+#include "../common/packing_report.hpp"
+#include "../common/padding_rows.hpp"
+#include "../common/stream_engines.hpp"
+#include "../common/streaming_base.hpp"
 
 namespace {
 

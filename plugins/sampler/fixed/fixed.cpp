@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "../kernel/order.hpp"
-#include "../kernel/packing_report.hpp"
-#include "../kernel/padding_rows.hpp"
+#include "../common/order.hpp"
+#include "../common/packing_report.hpp"
+#include "../common/padding_rows.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 
 namespace {

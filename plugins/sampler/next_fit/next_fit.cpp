@@ -1,14 +1,14 @@
 // Sampler `next_fit`: fills one pack after the other and keeps the order of the sequences.
-#include "../kernel/next_fit.hpp"
+#include "../common/next_fit.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "../kernel/counted_rows.hpp"
-#include "../kernel/pack_sampler.hpp"
-#include "../kernel/stream_engines.hpp"
-#include "../kernel/streaming_base.hpp"
+#include "../common/counted_rows.hpp"
+#include "../common/pack_sampler.hpp"
+#include "../common/stream_engines.hpp"
+#include "../common/streaming_base.hpp"
 
 namespace {
 

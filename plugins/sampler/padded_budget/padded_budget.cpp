@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "../kernel/pack_sampler.hpp"
-#include "../kernel/padded.hpp"
+#include "../common/pack_sampler.hpp"
+#include "../common/padded.hpp"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "../kernel/order.hpp"
-#include "../kernel/packing.hpp"
-#include "../kernel/packing_report.hpp"
+#include "../common/order.hpp"
+#include "../common/packing.hpp"
+#include "../common/packing_report.hpp"
 #include "pliant/sdk/batch_sampler.hpp"
 
 namespace {

@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "../kernel/listed_rows.hpp"
-#include "../kernel/pack_sampler.hpp"
-#include "../kernel/stream_engines.hpp"
-#include "../kernel/streaming_base.hpp"
-#include "../kernel/window_packs.hpp"
+#include "../common/listed_rows.hpp"
+#include "../common/pack_sampler.hpp"
+#include "../common/stream_engines.hpp"
+#include "../common/streaming_base.hpp"
+#include "../common/window_packs.hpp"
 
 namespace {
 

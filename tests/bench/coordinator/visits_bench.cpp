@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "config/diagnostics.hpp"
 #include "config/options.hpp"
-#include "config/value.hpp"
+#include "config/values/diagnostics.hpp"
+#include "config/values/value.hpp"
 #include "pliant/abi/accelerator.h"
 #include "pliant/abi/coordinator.h"
 #include "plugin/plugin.hpp"

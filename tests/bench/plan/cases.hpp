@@ -1,4 +1,4 @@
-// What is planned: the same configs for every policy, for the kernel and for the reference.
+// What is planned: the same configs for every policy, for what policies share and for the reference.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ std::string json_of(const Case& one);
 /// For Config::parse.
 std::string toml_of(const Case& one, const std::string& policy);
 
-/// Registers the benchmarks of kernel_bench.cpp.
-void register_kernel();
+/// Registers the benchmarks of common_bench.cpp.
+void register_common();
 
 }  // namespace bench

@@ -53,7 +53,7 @@ void register_plans() {
 
 int main(int argc, char** argv) {
   register_plans();
-  bench::register_kernel();
+  bench::register_common();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sharded/moves.hpp"
+#include "unit/sharded/chunks_moved.hpp"
 
 using namespace pliant;
 
@@ -61,7 +62,7 @@ void measure(const sharded::FlatLayout& model, int32_t before, int32_t after) {
   const auto larger = static_cast<double>(std::max(before, after));
   const auto elements = static_cast<double>(int64_t{model.chunks()} * model.chunk_elements());
   const double bound = elements * std::abs(before - after) / larger * kStateBytes;
-  const auto sent = static_cast<double>(plan.chunks_moved() * model.chunk_elements() * kStateBytes);
+  const auto sent = static_cast<double>(pliant_test::chunks_moved(plan) * model.chunk_elements() * kStateBytes);
   fmt::print("{:>4} to {:>3} {:>12.0f} {:>12.0f} {:>8.5f} {:>7} {:>7} {:>10.1f}\n", before, after, sent, bound,
              sent / bound, plan.moves.size(), plan.to.runs().size(), timed.median());
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "kernel/device.hpp"
+#include "common/cpu_device/device.hpp"
 #include "pliant/sdk/calls.hpp"
 
 namespace pliant::broken {

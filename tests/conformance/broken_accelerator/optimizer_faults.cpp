@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "common/cpu/optimizer.hpp"
 #include "faults.hpp"
-#include "kernel/optimizer.hpp"
 
 namespace pliant::broken {
 namespace {

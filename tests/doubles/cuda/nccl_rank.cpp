@@ -14,8 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "common/exchange/segment.hpp"
 #include "file_limit.hpp"
-#include "kernel/segment.hpp"
 
 namespace soft_nccl {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "../../../accelerators/cuda/nccl_api.hpp"
+#include "common/cpu_device/communicator.hpp"
 #include "enqueue.hpp"
-#include "kernel/communicator.hpp"
 
 namespace soft_nccl {
 

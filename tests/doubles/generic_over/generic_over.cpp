@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "accelerator/collectives_of.hpp"
+#include "collectives/collectives_of.hpp"
 #include "pliant/abi/plugin.h"
 #include "pliant/error.hpp"
 #include "pliant/sdk/plugin.hpp"
@@ -33,7 +33,8 @@ plugin::Instance open_device() {
 
 struct GenericOver {
   plugin::Instance device = open_device();
-  detail::CollectivesOf collectives{device, {{setting("PLIANT_TEST_CARRIER_DIR"), "PLIANT_TEST_CARRIER_DIR"}}};
+  pliant::collectives::CollectivesOf collectives{device,
+                                                 {{setting("PLIANT_TEST_CARRIER_DIR"), "PLIANT_TEST_CARRIER_DIR"}}};
 };
 
 GenericOver& of(void* self) {

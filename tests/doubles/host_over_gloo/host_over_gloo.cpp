@@ -2,7 +2,7 @@
 // interface, without an option being set.
 #include <cstring>
 
-#include "kernel/device.hpp"
+#include "common/cpu_device/device.hpp"
 #include "pliant/sdk/collectives.hpp"
 
 namespace {

@@ -29,10 +29,10 @@ pliant_add_test(accelerator_cuda_pool SOURCES cuda_pool_test.cpp)
 pliant_add_test(accelerator_cuda_nccl SOURCES cuda_nccl_test.cpp nccl_layout.cpp)
 pliant_add_test(accelerator_cuda_peers SOURCES cuda_peers_test.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/../../../accelerators/cuda/peer_page.cpp ${CMAKE_CURRENT_SOURCE_DIR}/../../../accelerators/cuda/peers.cpp
-  LIBRARIES pliant_accelerator_kernel)
+  LIBRARIES pliant_common_cpu_device)
 pliant_add_test(accelerator_cuda_window SOURCES cuda_window_test.cpp)
-pliant_add_test(accelerator_cuda_ipc SOURCES cuda_ipc_test.cpp LIBRARIES pliant_accelerator_kernel)
-pliant_add_test(accelerator_cuda_shared SOURCES cuda_shared_test.cpp LIBRARIES pliant_accelerator_kernel)
+pliant_add_test(accelerator_cuda_ipc SOURCES cuda_ipc_test.cpp LIBRARIES pliant_common_cpu_device)
+pliant_add_test(accelerator_cuda_shared SOURCES cuda_shared_test.cpp LIBRARIES pliant_common_cpu_device)
 add_dependencies(test_accelerator_cuda soft_cudart_12)
 pliant_test_path(test_accelerator_cuda PLIANT_SOFT_CUDA_12 "${PLIANT_SOFT_CUDA_DIR}/$<TARGET_FILE_NAME:soft_cudart_12>")
 if(PLIANT_NVCC)

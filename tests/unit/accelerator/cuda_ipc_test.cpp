@@ -1,5 +1,6 @@
 // Memory of the accelerator cuda between processes; on the software runtime. What any accelerator promises of it is in
 // ipc_test.cpp, and of events in ipc_event_test.cpp.
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -73,6 +74,34 @@ TEST_CASE("the software runtime notices memory that is freed while another proce
       software_cuda);
   CHECK(processes.end_of(0).text == "memory was freed while another process has it open");
   CHECK(processes.end_of(1).text == "");
+}
+
+TEST_CASE("a handle is refused that is of an earlier process with the number of one that runs") {
+  const PairBody body = [](const Rank& self, const Wire& wire) -> std::string {
+    const Ipc ipc(self.device);
+    if (self.rank == 0) {
+      void* memory = nullptr;
+      if (!self.device.call(&A::alloc, 0, PLIANT_MEMORY_EXCHANGE, 64, &memory).ok()) return "alloc";
+      const pliant_ipc_handle handle = ipc.handle_to(memory);
+      wire.pass(0, handle);
+      close_descriptor(handle);
+      self.board.flags[0].wait();
+      self.device.slots().free(self.device.self(), 0, PLIANT_MEMORY_EXCHANGE, memory);
+      return "";
+    }
+    pliant_ipc_handle handle = wire.take(1);
+    uint64_t process = 0;  // its number, and above that when it began
+    std::memcpy(&process, handle.bytes + sizeof(uint64_t), sizeof(process));
+    process -= uint64_t{1} << 22U;
+    std::memcpy(handle.bytes + sizeof(uint64_t), &process, sizeof(process));
+    void* memory = nullptr;
+    const Outcome refused = ipc.call(&pliant_ipc::import_memory, 0, &handle, &memory);
+    close_descriptor(handle);
+    self.board.flags[0].raise();
+    const bool right = refused.status == PLIANT_FAILED_PRECONDITION && memory == nullptr;
+    return right && contains(refused.message, "has ended") ? "" : refused.text();
+  };
+  run_pair(body, software_cuda);
 }
 
 // In this process, and so after those whose ranks are forked from it.

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "accelerator/generic_called.hpp"
-#include "accelerator/generic_collectives.hpp"
+#include "collectives/generic_collectives.hpp"
+#include "collectives/peers/called.hpp"
 #include "config/instances.hpp"
 #include "cuda_device.hpp"
 #include "pliant/communicator.hpp"
@@ -26,7 +26,7 @@ namespace {
 
 using A = pliant_accelerator;
 using C = pliant_collectives;
-using Generic = pliant::detail::GenericCollectives;
+using Generic = pliant::collectives::GenericCollectives;
 using Way = Generic::Way;
 
 pliant::Config config_of(const std::string& accelerator) {
@@ -45,7 +45,7 @@ std::string cuda_with(const std::string& nccl, const std::string& collectives = 
 }
 
 pliant::sdk::Calls<C> own_of(const pliant::plugin::Instance& device) {
-  const pliant::sdk::Calls<C> own = pliant::detail::Called(device).collectives;
+  const pliant::sdk::Calls<C> own = pliant::collectives::Called(device).collectives;
   return own.has(&C::device_key) ? own : pliant::sdk::Calls<C>{};
 }
 
@@ -150,14 +150,14 @@ void expect(
 }  // namespace
 
 TEST_CASE("ranks that have a device each exchange through NCCL") {
-  expect(3, 3, Way::kOwn);
-  expect(1, 1, Way::kOwn);
+  expect(3, 3, Way::kNative);
+  expect(1, 1, Way::kNative);
 }
 
 TEST_CASE("ranks of which two share a device exchange from device to device, all of them") {
-  expect(2, 1, Way::kDevices);
-  expect(4, 1, Way::kDevices);
-  expect(3, 2, Way::kDevices);
+  expect(2, 1, Way::kPeer);
+  expect(4, 1, Way::kPeer);
+  expect(3, 2, Way::kPeer);
 }
 
 TEST_CASE("ranks that share a device whose memory does not pass between processes go through pinned memory") {
@@ -171,7 +171,7 @@ TEST_CASE("ranks on devices that do not reach each other go through pinned memor
 }
 
 TEST_CASE("ranks of which one has no NCCL exchange without it, all of them") {
-  expect(3, 3, Way::kDevices,
+  expect(3, 3, Way::kPeer,
          [](int32_t rank) { return cuda_with(rank == 1 ? "libnccl_that_is_not_there.so.2" : PLIANT_SOFT_NCCL); });
 }
 

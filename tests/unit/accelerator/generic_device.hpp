@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/generic_collectives.hpp"
 #include "collective_cases.hpp"
+#include "collectives/generic_collectives.hpp"
 #include "config/instances.hpp"
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
@@ -51,7 +51,7 @@ struct Instances {
   explicit Instances(const Configs& configs)
       : device(configs.instance("device.toml")), generic{{device, configs.instance("carrier.toml")}} {}
   pliant::plugin::Instance device;
-  pliant::sdk::detail::Plain<pliant::detail::GenericCollectives> generic;
+  pliant::sdk::detail::Plain<pliant::collectives::GenericCollectives> generic;
 };
 
 /// The simulator without collectives of its own, with the generic ones.
@@ -60,12 +60,12 @@ class GenericDevice : private Instances, public Device {
   explicit GenericDevice(const Configs& configs)
       : Instances(configs),
         Device(Instances::device.plugin().record(), Instances::device.self(),
-               {pliant::detail::GenericCollectives::table(), &generic}) {}
+               {pliant::collectives::GenericCollectives::table(), &generic}) {}
   [[nodiscard]] Outcome synchronize(pliant_stream* stream) const override {
     Outcome outcome = Device::synchronize(stream);
     if (!outcome.ok()) return outcome;
     try {
-      const_cast<pliant::detail::GenericCollectives&>(generic.plugin).throw_failure(stream, PLIANT_OK);
+      const_cast<pliant::collectives::GenericCollectives&>(generic.plugin).throw_failure(stream, PLIANT_OK);
     } catch (const pliant::sdk::Failure& failure) {
       return pliant::sdk::Answer{failure.status(), failure.what(), failure.options(), failure.rank(), failure.device()};
     }
@@ -83,13 +83,13 @@ inline const std::string kLevelZero = "use = \"level_zero\"\n[accelerator.level_
 inline const std::string kCuda =
     "use = \"cuda\"\n[accelerator.cuda]\ncollectives = \"generic\"\nstaging_bytes = 131072\n";
 #endif
-using Way = pliant::detail::GenericCollectives::Way;
+using Way = pliant::collectives::GenericCollectives::Way;
 
 /// "" when the ranks of `comm`, which has ended a collective, exchange in this way.
 inline std::string goes(const Comm& comm, Way way) {
   pliant_comm* const handle = comm;
-  const Way gone =
-      pliant::detail::GenericCollectives::way(*reinterpret_cast<pliant::detail::GenericCollectives::Comm*>(handle));
+  const Way gone = pliant::collectives::GenericCollectives::way(
+      *reinterpret_cast<pliant::collectives::GenericCollectives::Comm*>(handle));
   return gone == way ? "" : "the ranks exchange in way " + std::to_string(static_cast<int>(gone));
 }
 
@@ -107,20 +107,20 @@ inline std::vector<Setup> every_setup() {
   const std::string late = "max_delay_us = 300\n";
   std::vector<Setup> all{{"sim, direct", kDirect, Way::kDirect, late},
                          {"sim, staged", kStaged, Way::kStaged, late},
-                         {"sim, devices", kDevices, Way::kDevices, late}};
+                         {"sim, devices", kDevices, Way::kPeer, late}};
 #ifdef PLIANT_SOFT_LEVEL_ZERO
   use_software_driver();
   const std::vector<std::pair<std::string, std::string>> slow{{"PLIANT_SOFT_ZE_SEED", "7"},
                                                               {"PLIANT_SOFT_ZE_MAX_DELAY_US", "20"}};
   all.push_back({"level_zero, staged", kLevelZero, Way::kStaged, "", {{"PLIANT_SOFT_ZE_IPC", "0"}}, slow});
-  all.push_back({"level_zero, devices", kLevelZero, Way::kDevices, "", {}, slow});
+  all.push_back({"level_zero, devices", kLevelZero, Way::kPeer, "", {}, slow});
 #endif
 #ifdef PLIANT_SOFT_CUDA
   use_software_cuda();
   const std::vector<std::pair<std::string, std::string>> late_gpu{{"PLIANT_SOFT_CUDA_SEED", "7"},
                                                                   {"PLIANT_SOFT_CUDA_MAX_DELAY_US", "20"}};
   all.push_back({"cuda, staged", kCuda, Way::kStaged, "", {{"PLIANT_SOFT_CUDA_NO_IPC", "1"}}, late_gpu});
-  all.push_back({"cuda, devices", kCuda, Way::kDevices, "", {}, late_gpu});
+  all.push_back({"cuda, devices", kCuda, Way::kPeer, "", {}, late_gpu});
 #endif
   return all;
 }

@@ -311,7 +311,7 @@ TEST_CASE("messages of another size or type are refused on both sides, and every
       const std::string words = refused + "rank 0 sent 700001 f64, but rank 1 receives " +
                                 (type ? "700001 i64" : "6 f64") + "; both must name the same number and type";
       CHECK(ends[1].text == words);
-      CHECK((setup.way == Way::kDevices ? ends[0].text == words : starts_with(ends[0].text, refused)));
+      CHECK((setup.way == Way::kPeer ? ends[0].text == words : starts_with(ends[0].text, refused)));
       INFO(ends[2].text);
       CHECK(starts_with(ends[2].text, refused + "the ranks made calls that do not fit together; rank "));
     }
@@ -426,7 +426,7 @@ TEST_CASE("between devices messages take no pinned memory, and otherwise they do
       if (self.rank == 1) self.device.call(&S::recv, comm, buffer.at(), kBytes, PLIANT_U8, 0, stream);
       if (const Outcome done = stream.synchronize(); !done.ok()) return done.text();
       const int64_t taken = live_allocations(setup) - before;
-      if ((taken == 0) != (setup.way == Way::kDevices)) return std::to_string(taken) + " allocations for a message";
+      if ((taken == 0) != (setup.way == Way::kPeer)) return std::to_string(taken) + " allocations for a message";
       std::vector<uint8_t> got(kBytes);
       self.device.call(&pliant_accelerator::copy_async, got.data(), buffer.at(), kBytes, stream);
       if (const Outcome done = stream.synchronize(); !done.ok()) return done.text();

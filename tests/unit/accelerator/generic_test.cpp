@@ -50,7 +50,7 @@ TEST_CASE("ranks that are threads of one process read each other's device memory
     Comm comm(self.device, self.id(), self.rank, self.world_size);
     const Stream stream(self.device);
     const std::string fault = all_cases<float>(self, comm, stream, {0, 5, 20011});
-    return fault.empty() ? goes(comm, Way::kDevices) : fault;
+    return fault.empty() ? goes(comm, Way::kPeer) : fault;
   });
   for (const std::string& fault : faults) CHECK(fault == "");
 }
@@ -186,7 +186,7 @@ std::string rounds_of_communicators(const Rank& self) {
   const auto once = [&](const pliant_comm_id& id) -> std::string {
     Comm comm(self.device, id, self.rank, self.world_size);
     const std::string fault = run_case<float>(self.device, comm, stream, Kind::kAllReduce, self.rank, 3, 1000);
-    return fault.empty() ? goes(comm, Way::kDevices) : fault;
+    return fault.empty() ? goes(comm, Way::kPeer) : fault;
   };
   constexpr uint32_t kRounds = 12;
   Flag& made = self.board.flags[0];
@@ -220,7 +220,7 @@ std::string rounds_of_communicators(const Rank& self) {
 
 TEST_CASE("communicators of device memory leave no descriptor, mapping or thread behind") {
   for (const Setup& setup : every_setup()) {
-    if (setup.way != Way::kDevices) continue;
+    if (setup.way != Way::kPeer) continue;
     INFO(setup.name);
     expect_all_well(ends_of(setup, 3, rounds_of_communicators));
   }

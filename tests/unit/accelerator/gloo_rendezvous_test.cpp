@@ -9,8 +9,8 @@
 #include <ctime>
 #include <string>
 
-#include "kernel/network.hpp"
-#include "kernel/rendezvous.hpp"
+#include "common/gloo/network.hpp"
+#include "common/gloo/rendezvous.hpp"
 #include "over_gloo.hpp"
 
 using namespace pliant_test;

@@ -4,7 +4,7 @@
 #include <latch>
 #include <thread>
 
-#include "devices/host_thread.hpp"
+#include "common/devices/host_thread.hpp"
 
 using pliant::devices::FailureSlot;
 using pliant::devices::HostThread;

@@ -2,10 +2,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "common/processes/memory_left.hpp"
+#include "common/processes/process.hpp"
 #include "full_shm.hpp"
 #include "handles.hpp"
-#include "kernel/memory_left.hpp"
-#include "kernel/process.hpp"
 #include "pliant/sdk/failure.hpp"
 #include "ranks.hpp"
 #include "scratch_folder.hpp"

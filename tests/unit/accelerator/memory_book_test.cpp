@@ -1,5 +1,5 @@
 // The book of a driver's memory: what is counted, what is refused, what is freed.
-#include "devices/memory_book.hpp"
+#include "common/devices/memory_book.hpp"
 
 #include <doctest/doctest.h>
 

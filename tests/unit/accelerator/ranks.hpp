@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/processes/futex.hpp"
 #include "device.hpp"
-#include "kernel/futex.hpp"
 
 namespace pliant_test {
 

@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "kernel/dealing.hpp"
-#include "kernel/differencing.hpp"
-#include "kernel/longest_first.hpp"
+#include "common/dealing.hpp"
+#include "common/differencing.hpp"
+#include "common/longest_first.hpp"
 
 namespace pliant::balancer {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "config/changes.hpp"
+#include "config/values/changes.hpp"
 
 using pliant::config::changed_batch_options;
 using Changes = std::vector<std::string>;

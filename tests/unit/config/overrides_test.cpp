@@ -3,7 +3,7 @@
 
 #include "base/inside.hpp"
 #include "config/open.hpp"
-#include "config/overrides.hpp"
+#include "config/values/overrides.hpp"
 #include "unit/config/config_file.hpp"
 
 using pliant::Config;

@@ -5,7 +5,7 @@
 
 #include "base/inside.hpp"
 #include "config/open.hpp"
-#include "config/parse.hpp"
+#include "config/values/parse.hpp"
 #include "unit/config/config_file.hpp"
 
 using pliant::Config;

@@ -1,10 +1,10 @@
 // Keys and assignments of the config tree.
-#include "config/value.hpp"
+#include "config/values/value.hpp"
 
 #include <doctest/doctest.h>
 
-#include "config/diagnostics.hpp"
-#include "config/parse.hpp"
+#include "config/values/diagnostics.hpp"
+#include "config/values/parse.hpp"
 
 using namespace pliant::config;
 

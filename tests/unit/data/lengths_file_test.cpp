@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 #include "scratch.hpp"
 
 using namespace pliant;

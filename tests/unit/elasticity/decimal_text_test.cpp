@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "../plugins/elasticity/kernel/decimal_text.hpp"
+#include "../plugins/elasticity/common/decimal_text.hpp"
 
 using pliant::elasticity::parse_decimal;
 

@@ -1,7 +1,7 @@
 // The table of highly composite numbers against a search for them.
 #include <doctest/doctest.h>
 
-#include "../plugins/elasticity/kernel/highly_composite.hpp"
+#include "../plugins/elasticity/common/highly_composite.hpp"
 
 using namespace pliant::elasticity;
 

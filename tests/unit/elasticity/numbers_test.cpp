@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "../plugins/elasticity/kernel/numbers.hpp"
+#include "../plugins/elasticity/common/numbers.hpp"
 
 namespace pe = pliant::elasticity;
 

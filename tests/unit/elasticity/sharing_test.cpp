@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "../plugins/elasticity/kernel/highly_composite.hpp"
-#include "../plugins/elasticity/kernel/sharing.hpp"
+#include "../plugins/elasticity/common/highly_composite.hpp"
+#include "../plugins/elasticity/common/sharing.hpp"
 #include "oracle.hpp"
 #include "plan_cases.hpp"
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <random>
 
-#include "../plugins/sampler/kernel/counted_rows.hpp"
-#include "../plugins/sampler/kernel/next_fit.hpp"
+#include "../plugins/sampler/common/counted_rows.hpp"
+#include "../plugins/sampler/common/next_fit.hpp"
 #include "packing_oracle.hpp"
 
 using namespace pliant;

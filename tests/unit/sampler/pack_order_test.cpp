@@ -10,7 +10,7 @@
 #include <random>
 #include <span>
 
-#include "../plugins/sampler/kernel/best_fit_rows.hpp"
+#include "../plugins/sampler/common/best_fit_rows.hpp"
 #include "packing_oracle.hpp"
 
 using namespace pliant;

@@ -1,4 +1,4 @@
-// Simple packings to hold the kernel to: loops over sequences as the textbooks have them, and brute force.
+// Simple packings to hold the samplers to: loops over sequences as the textbooks have them, and brute force.
 #pragma once
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "../plugins/sampler/kernel/packing_report.hpp"
+#include "../plugins/sampler/common/packing_report.hpp"
 #include "packing_cases.hpp"
 #include "packing_oracle.hpp"
 

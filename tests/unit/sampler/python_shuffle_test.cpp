@@ -1,5 +1,5 @@
 // The shuffle against permutations that CPython 3.11's random.Random(n).shuffle made.
-#include "../plugins/sampler/kernel/python_shuffle.hpp"
+#include "../plugins/sampler/common/python_shuffle.hpp"
 
 #include <doctest/doctest.h>
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "../plugins/sampler/kernel/window_packs.hpp"
+#include "../plugins/sampler/common/window_packs.hpp"
 #include "packing_oracle.hpp"
 
 namespace window_packs_test {

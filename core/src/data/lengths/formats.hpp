@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 #include "pliant/lengths.hpp"
 
 namespace pliant::data {

@@ -13,8 +13,8 @@
 
 #include "base/durable_file.hpp"
 #include "base/whole_file.hpp"
+#include "data/input_file.hpp"
 #include "data/lengths/formats.hpp"
-#include "data/lengths/input_file.hpp"
 #include "pliant/lengths.hpp"
 
 namespace pliant::data {

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "data/input_file.hpp"
 #include "data/lengths/formats.hpp"
-#include "data/lengths/input_file.hpp"
 #include "data/lengths_file.hpp"
 #include "pliant/lengths.hpp"
 

@@ -177,8 +177,8 @@ bool Agent::uses_api() const {
 int64_t Agent::generations() const {
   return uses_api() ? state_->group->generations() : state_->generation.number;
 }
-std::vector<InjectedKill> Agent::unstruck() const {
-  return state_->group ? state_->group->unstruck() : state_->order.options.injections;
+std::vector<InjectedKill> Agent::pending_kills() const {
+  return state_->group ? state_->group->pending_kills() : state_->order.options.injections;
 }
 int64_t Agent::digests() const {
   return state_->group ? state_->group->digests() : 0;

@@ -58,7 +58,7 @@ class Agent {
   [[nodiscard]] sharded::TracedPasses traced_passes() const;
   [[nodiscard]] int64_t bytes_moved() const;
   /// Injected kills that were not carried out.
-  [[nodiscard]] std::vector<InjectedKill> unstruck() const;
+  [[nodiscard]] std::vector<InjectedKill> pending_kills() const;
 
  private:
   struct State;

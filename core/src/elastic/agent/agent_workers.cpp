@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/environment.hpp"
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/agent/agent_state.hpp"
 #include "plan/scheduler.hpp"

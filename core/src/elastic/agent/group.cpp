@@ -153,7 +153,7 @@ std::vector<Injection> Group::injections_for(int64_t rank) const {
   return armed;
 }
 
-std::vector<InjectedKill> Group::unstruck() const {
+std::vector<InjectedKill> Group::pending_kills() const {
   std::vector<InjectedKill> waiting;
   std::copy_if(options_.injections.begin(), options_.injections.end(), std::back_inserter(waiting),
                [](const InjectedKill& kill) { return kill.agent || kill.rank >= 0; });

@@ -60,7 +60,7 @@ class Group {
   /// Of a sharded job: bytes of the state that ranks sent to those that own it now.
   [[nodiscard]] int64_t bytes_moved() const { return bytes_moved_; }
   /// Injected kills that were not carried out.
-  [[nodiscard]] std::vector<InjectedKill> unstruck() const;
+  [[nodiscard]] std::vector<InjectedKill> pending_kills() const;
 
  private:
   /// An idle worker answers in milliseconds; one that takes so long is given no rank.

@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "base/result.hpp"
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 #include "elastic/agent/agent.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
@@ -327,7 +327,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   if (!config_before.empty() && agent.uses_api() && agent.batches() == nullptr)  // refused: all stays as it was
     or_throw(elastic::write_file(directory.config(), config_before));
   if (options.trace && leave_trace(directory, summary.run_id, *options.trace, observer)) summary.trace = *options.trace;
-  for (const InjectedKill& kill : agent.unstruck()) {
+  for (const InjectedKill& kill : agent.pending_kills()) {
     const std::string who = kill.agent ? "the agent" : fmt::format("rank {}", kill.rank);
     observer.on_event(kill.leave ? fmt::format("--inject: {} never left at step {}", who, kill.step)
                                  : fmt::format("--inject: the {} of {} at step {} ({}) never struck",

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "config/changes.hpp"
+#include "config/values/changes.hpp"
 #include "elastic/audit.hpp"
 
 namespace pliant::elastic {

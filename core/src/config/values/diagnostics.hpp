@@ -1,0 +1,50 @@
+// Findings about a config: collected, sorted by position, written in the form that editors understand.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/values/value.hpp"
+#include "pliant/error.hpp"
+
+namespace pliant::config {
+
+enum class Severity { kError, kWarning };
+
+struct Finding {
+  Origin origin;
+  std::string message;             ///< one line
+  std::vector<std::string> notes;  ///< what helps: the near key, the allowed values
+  ExitCode exit_code = ExitCode::kUsage;
+  Status status = Status::kInvalidArgument;
+  Severity severity = Severity::kError;
+};
+
+/// All findings of one config. `name` is the file as the user wrote it, `text` what it holds.
+class Diagnostics {
+ public:
+  Diagnostics(std::string name, std::string_view text);
+
+  void error(const Origin& origin, std::string message, std::vector<std::string> notes = {});
+  void warning(const Origin& origin, std::string message, std::vector<std::string> notes = {});
+  void add(Finding finding) { findings_.push_back(std::move(finding)); }
+
+  [[nodiscard]] bool failed() const;
+  /// All errors as one Error: exit code 2 when one of them asks for it, else 3.
+  [[nodiscard]] Error to_error() const;
+  /// The warnings, one block each, sorted.
+  [[nodiscard]] std::vector<std::string> warnings() const;
+  /// `pliant.toml:8:1`, or the label of an override.
+  [[nodiscard]] std::string where(const Origin& origin) const;
+  /// `where: error: message`, the source line, a caret, the notes.
+  [[nodiscard]] std::string render(const Finding& finding) const;
+
+ private:
+  [[nodiscard]] std::vector<const Finding*> sorted(Severity severity) const;
+  std::string name_;
+  std::vector<std::string> lines_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace pliant::config

@@ -1,0 +1,150 @@
+// The only file of core that includes toml++.
+#include "config/values/parse.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "config/values/source.hpp"
+
+namespace pliant::config {
+
+namespace {
+
+Origin origin_of(const toml::source_region& region) {
+  const auto& begin = region.begin;
+  const auto& end = region.end;
+  const bool one_line = end.line == begin.line && end.column > begin.column;
+  return {Layer::kFile, begin.line, begin.column, one_line ? end.column - begin.column : 1U, ""};
+}
+
+Value convert(const toml::node& node);
+
+Value convert_table(const toml::table& table) {
+  Value value;
+  for (const auto& [key, node] : table) {
+    value.members.push_back({std::string(key.str()), origin_of(key.source()), convert(node)});
+  }
+  std::stable_sort(value.members.begin(), value.members.end(), [](const Member& a, const Member& b) {
+    return std::make_pair(a.key_origin.line, a.key_origin.column) <
+           std::make_pair(b.key_origin.line, b.key_origin.column);
+  });
+  return value;
+}
+
+Value convert_array(const toml::array& array) {
+  Value value;
+  value.type = Value::Type::kArray;
+  for (const toml::node& item : array) value.items.push_back(convert(item));
+  return value;
+}
+
+template <class T>
+Value convert_date(const toml::value<T>& node) {
+  std::ostringstream text;
+  text << node.get();
+  Value value = Value::of(text.str());
+  value.type = Value::Type::kDateTime;
+  return value;
+}
+
+Value convert_scalar(const toml::node& node) {
+  if (const auto* boolean = node.as_boolean()) return Value::of(boolean->get());
+  if (const auto* integer = node.as_integer()) return Value::of(int64_t{integer->get()});
+  if (const auto* real = node.as_floating_point()) return Value::of(real->get());
+  if (const auto* text = node.as_string()) return Value::of(text->get());
+  if (const auto* date = node.as_date()) return convert_date(*date);
+  if (const auto* time = node.as_time()) return convert_date(*time);
+  return convert_date(*node.as_date_time());
+}
+
+Value convert(const toml::node& node) {
+  Value value = node.is_table()   ? convert_table(*node.as_table())
+                : node.is_array() ? convert_array(*node.as_array())
+                                  : convert_scalar(node);
+  value.origin = origin_of(node.source());
+  return value;
+}
+
+void stamp(Value& value, const Origin& origin) {
+  value.origin = origin;
+  for (Value& item : value.items) stamp(item, origin);
+  for (Member& member : value.members) {
+    member.key_origin = origin;
+    stamp(member.value, origin);
+  }
+}
+
+std::optional<toml::table> parse_quietly(const std::string& text) {
+  if (text_objection(text)) return std::nullopt;
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
+/// toml++ reports a key that is there twice at the end of its token.
+Origin start_of_duplicate(std::string_view text, Origin origin, const std::string& description) {
+  const size_t open = description.find('\'');
+  const size_t close = description.rfind('\'');
+  if (description.find("redefine") == std::string::npos || open == std::string::npos || close <= open + 1)
+    return origin;
+  const std::string key = description.substr(open + 1, close - open - 1);
+  size_t start = 0;
+  for (uint32_t line = 1; line < origin.line && start != std::string_view::npos; ++line)
+    start = text.find('\n', start) + 1;
+  const std::string_view line = text.substr(start, text.find('\n', start) - start);
+  const size_t at = line.rfind(key, origin.column);
+  if (at == std::string_view::npos) return origin;
+  origin.column = static_cast<uint32_t>(at) + 1;
+  origin.length = static_cast<uint32_t>(key.size());
+  return origin;
+}
+
+}  // namespace
+
+std::optional<Value> parse_document(std::string_view text, Diagnostics& diagnostics) {
+  if (std::optional<Finding> finding = text_objection(text)) {
+    diagnostics.add(std::move(*finding));
+    return std::nullopt;
+  }
+  try {
+    return convert(toml::parse(text));
+  } catch (const toml::parse_error& error) {
+    const std::string description(error.description());
+    diagnostics.error(start_of_duplicate(text, origin_of(error.source()), description), description);
+  }
+  return std::nullopt;
+}
+
+Value parse_override(std::string_view text, const Origin& origin) {
+  Value value = Value::of(std::string(text));
+  const bool one_line = text.find('\n') == std::string_view::npos;
+  if (const auto table = one_line ? parse_quietly(fmt::format("x = {}", text)) : std::nullopt) {
+    if (const toml::node* node = table->get("x"); node != nullptr && table->size() == 1) value = convert(*node);
+  }
+  stamp(value, origin);
+  if (text.empty() || (text.front() != '"' && text.front() != '\'')) value.raw = std::string(text);
+  return value;
+}
+
+std::optional<KeyPath> parse_key(std::string_view text) {
+  if (text.find_first_of("=\n#") != std::string_view::npos) return std::nullopt;
+  const auto table = parse_quietly(fmt::format("{} = 0", text));
+  if (!table) return std::nullopt;
+  KeyPath path;
+  const toml::table* level = &*table;
+  while (level != nullptr) {
+    if (level->size() != 1) return std::nullopt;
+    path.emplace_back(level->begin()->first.str());
+    level = level->begin()->second.as_table();
+  }
+  return path;
+}
+
+}  // namespace pliant::config
