@@ -14,6 +14,7 @@
 #include "pliant/abi/lr_rule.h"
 #include "pliant/abi/rendezvous.h"
 #include "pliant/sdk/calls.hpp"
+#include "pliant/sdk/sampler_rules.hpp"
 #include "pliant/sdk/sized.hpp"
 
 namespace pliant::testkit {
@@ -43,6 +44,7 @@ std::string plan(const Calls<pliant_elasticity_policy>& calls) {
 }
 
 std::string rows(const Calls<pliant_batch_sampler>& calls) {
+  constexpr uint64_t kMostRows = 10000;
   std::vector<int32_t> lengths(200);
   for (size_t i = 0; i < lengths.size(); ++i)
     lengths[i] = static_cast<int32_t>(i % 50) + 1;  // fits an OptionRow's budget
@@ -58,34 +60,19 @@ std::string rows(const Calls<pliant_batch_sampler>& calls) {
     pliant_epoch made{};
     made.struct_size = sizeof(made);
     calls.must(&pliant_batch_sampler::begin_epoch, &request, &made);
-    std::vector<uint64_t> offsets(made.row_count + 1);
-    if (made.entry_count < made.sequence_count) throw std::runtime_error("fewer entries than sequences");
-    std::vector<int64_t> ids(made.entry_count);
-    std::vector<int64_t> firsts(made.entry_count);
-    std::vector<int64_t> counts(made.entry_count);
-    calls.must(&pliant_batch_sampler::rows, 0, made.row_count, offsets.data(), ids.data(), ids.size());
-    calls.must(&pliant_batch_sampler::pieces, 0, made.row_count, firsts.data(), counts.data(), ids.size());
-    int64_t tokens = 0;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (firsts[i] < 0 || counts[i] < 1 || firsts[i] + counts[i] > lengths[static_cast<size_t>(ids[i])]) {
-        throw std::runtime_error("a piece is not inside its sequence");
-      }
-      tokens += counts[i];
-    }
-    if (made.dropped_count == 0 && made.truncated_count == 0 &&
-        tokens != std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) {
-      throw std::runtime_error("tokens are lost or doubled");
-    }
-    if (made.sequence_count + made.dropped_count != lengths.size())
-      throw std::runtime_error("sequences are lost or doubled");
-    const sdk::Answer past =
-        calls.ask(&pliant_batch_sampler::rows, made.row_count, 1, offsets.data(), ids.data(), ids.size());
-    if (past.status != PLIANT_OUT_OF_RANGE) {
-      throw std::runtime_error("a row past the last one is not out of range");
-    }
+    const sdk::EpochCounts counts = sdk::counts_of(made);
+    // More than there can be is another check's to say; here it is no size of an array.
+    std::vector<uint64_t> offsets(std::min<uint64_t>(counts.rows, kMostRows) + 1);
+    std::vector<int64_t> ids(std::min<uint64_t>(counts.entries, kMostRows));
+    calls.ask(&pliant_batch_sampler::rows, 0, offsets.size() - 1, offsets.data(), ids.data(), ids.size());
     for (const uint64_t offset : offsets) notes << offset << ' ';
     for (const int64_t id : ids) notes << id << ' ';
-    for (const int64_t first : firsts) notes << first << ' ';
+    if (counts.in_pieces()) {
+      std::vector<int64_t> firsts(ids.size());
+      std::vector<int64_t> tokens(ids.size());
+      calls.ask(&pliant_batch_sampler::pieces, 0, offsets.size() - 1, firsts.data(), tokens.data(), ids.size());
+      for (const int64_t first : firsts) notes << first << ' ';
+    }
     notes << made.dropped_count << '\n';
   }
   return notes.str();
@@ -120,10 +107,6 @@ std::string rates(const Calls<pliant_lr_rule>& calls) {
   pliant_lr_facts facts{};
   facts.struct_size = sizeof(facts);
   calls.must(&pliant_lr_rule::describe, &facts);
-  if (facts.optimizers == 0) throw std::runtime_error("it is valid for no optimizer");
-  if (facts.optimizers != 0x3FF && facts.reason == nullptr) {
-    throw std::runtime_error("it refuses optimizers and does not say why");
-  }
   int64_t step = 0;
   for (const double batch : {32.0, 1.0, 64.0, 96.0, 32.0}) {
     pliant_lr_input input = lr_step(facts.optimizers, batch, step);
@@ -131,12 +114,6 @@ std::string rates(const Calls<pliant_lr_rule>& calls) {
     input.previous = &before;
     pliant_lr_output output = before;
     calls.must(&pliant_lr_rule::scale, &input, &output);
-    pliant_lr_output again = before;
-    calls.must(&pliant_lr_rule::scale, &input, &again);
-    if (output.lr != again.lr || output.progress != again.progress) throw std::runtime_error("scale changes state");
-    if (batch == 32.0 && step == 0 && (output.lr != output.scheduled_lr || output.lr_factor != 1)) {
-      throw std::runtime_error("the base batch does not give the base rate");
-    }
     const pliant_lr_committed committed{sizeof(pliant_lr_committed), 0, batch / 4, 5.0, batch, 2.0};
     calls.must(&pliant_lr_rule::commit, &input, &output, &committed);
     notes << output.lr << ' ' << output.one_minus_beta1 << ' ' << output.progress << ' ';
@@ -155,18 +132,8 @@ std::string ranks(const Calls<pliant_balancer>& calls) {
     const pliant_balance_request request{sizeof(pliant_balance_request), 0, world_size, blocks, costs.data()};
     std::vector<int32_t> answered(blocks + 1, -1);
     pliant_balance answer{sizeof(pliant_balance), 0, answered.data()};
-    calls.must(&pliant_balancer::balance, &request, &answer);
-    if (answered[blocks] != -1) throw std::runtime_error("a rank was written past the last block");
-    for (uint64_t block = 0; block < blocks; ++block) {
-      if (answered[block] < 0 || answered[block] >= world_size) throw std::runtime_error("a block has no rank");
-      notes << answered[block] << ' ';
-    }
-    std::vector<int32_t> again(blocks, -1);
-    pliant_balance second{sizeof(pliant_balance), 0, again.data()};
-    calls.must(&pliant_balancer::balance, &request, &second);
-    if (!std::equal(again.begin(), again.end(), answered.begin()) || second.flags != answer.flags) {
-      throw std::runtime_error("the same request got another answer");
-    }
+    notes << calls.ask(&pliant_balancer::balance, &request, &answer).status << ": ";
+    for (uint64_t block = 0; block < blocks; ++block) notes << answered[block] << ' ';
     notes << answer.flags << '\n';
   }
   return notes.str();
@@ -256,13 +223,17 @@ std::string actions(const Calls<pliant_coordinator>& calls) {
 
 std::string generations(const Calls<pliant_rendezvous>& calls) {
   std::ostringstream notes;
-  const pliant_join_request request{sizeof(pliant_join_request), 3, {"run", 3}};
+  // A run of its own for each instance: two of one run may meet.
+  std::ostringstream name;
+  name << "exercise-" << calls.self();
+  const std::string run = name.str();
+  const pliant_join_request request{sizeof(pliant_join_request), 3, {run.data(), run.size()}};
   for (int i = 0; i < 2; ++i) {
     pliant_generation made{};
     made.struct_size = sizeof(made);
     calls.must(&pliant_rendezvous::join, &request, &made);
+    made.master_addr[sizeof(made.master_addr) - 1] = '\0';
     notes << made.node_count << ' ' << made.world_size << ' ' << made.master_addr << '\n';
-    if (made.master_port < 1 || made.master_port > 65535) throw std::runtime_error("the master port is no port");
   }
   int32_t changed = -1;
   calls.must(&pliant_rendezvous::watch, 0, &changed);

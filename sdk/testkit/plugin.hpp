@@ -14,6 +14,7 @@
 #include "pliant/sdk/failure.hpp"
 #include "pliant/sdk/sized.hpp"
 #include "testkit/check.hpp"
+#include "testkit/draws.hpp"
 
 namespace pliant::testkit {
 
@@ -72,6 +73,8 @@ class OptionRow {
     values_[i].is_set = 1;
     values_[i].real = value;
   }
+  /// Gives about half of the options, those of `fixed` apart, values of their ranges. Texts without choices stay.
+  void draw(const OpenedPlugin& plugin, const Settings& fixed, Draws& draws);
   /// `text` as the option's type; lists have commas between their elements.
   void set(const OpenedPlugin& plugin, const std::string& key, const std::string& text);
   [[nodiscard]] pliant_option_values view() const {

@@ -1,5 +1,7 @@
-// Options from the command line.
+// Options from the command line, and drawn ones.
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
@@ -31,7 +33,62 @@ bool read(const std::string& text, int32_t type, int64_t& integer, double& real)
   return end != nullptr && end != text.c_str() && *end == '\0' && errno == 0;
 }
 
+/// Small numbers of the range are drawn more often than large ones.
+int64_t drawn_integer(const pliant_option& option, Draws& draws) {
+  const bool is_bounded = (option.flags & PLIANT_OPTION_HAS_MAX) != 0;
+  const int64_t high = is_bounded ? option.int_max : INT64_MAX;
+  const int64_t low = (option.flags & PLIANT_OPTION_HAS_MIN) != 0 ? option.int_min : std::min<int64_t>(0, high);
+  const uint64_t width = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  const uint64_t reach = std::min(width, uint64_t{1} << draws.below(13));
+  return low + static_cast<int64_t>(draws.below(reach + 1));
+}
+
+double drawn_real(const pliant_option& option, Draws& draws) {
+  const double low = (option.flags & PLIANT_OPTION_HAS_MIN) != 0 ? option.float_min : 0;
+  const double high = (option.flags & PLIANT_OPTION_HAS_MAX) != 0 ? option.float_max : std::max(low, 0.0) + 1000;
+  if (draws.one_in(8)) return draws.one_in(2) ? low : high;
+  const double reach = std::min(high - low, std::pow(10.0, static_cast<double>(draws.below(7)) - 3));
+  return low + reach * draws.unit();
+}
+
+bool is_given(const Settings& settings, const char* key) {
+  return std::any_of(settings.begin(), settings.end(), [key](const auto& one) { return one.first == key; });
+}
+
 }  // namespace
+
+void OptionRow::draw(const OpenedPlugin& plugin, const Settings& fixed, Draws& draws) {
+  for (uint32_t i = 0; i < plugin.record().option_count; ++i) {
+    const pliant_option& option = plugin.option(i);
+    const int32_t type = element_type(option.type);
+    const bool is_free_text = type == PLIANT_STRING && option.choice_count == 0;
+    if (is_given(fixed, option.key) || is_free_text || draws.one_in(2)) continue;
+    const bool list = type != option.type;
+    uint64_t count = list ? std::max<uint64_t>(option.list_min, 1) + draws.below(4) : 1;
+    if (list && option.list_max != 0) count = std::min(count, option.list_max);
+    auto& integers = integers_.emplace_back();
+    auto& reals = reals_.emplace_back();
+    auto& texts = texts_.emplace_back();
+    for (uint64_t k = 0; k < count; ++k) {
+      integers.push_back(type == PLIANT_BOOL ? static_cast<int64_t>(draws.below(2)) : drawn_integer(option, draws));
+      reals.push_back(drawn_real(option, draws));
+      const char* const choice = option.choice_count > 0 ? option.choices[draws.below(option.choice_count)] : "";
+      texts.push_back({choice, std::string(choice).size()});
+    }
+    pliant_value& value = values_[i];
+    value = {sizeof(pliant_value), option.type, 1, 0, 0, 0, {nullptr, 0}, 0, nullptr, nullptr, nullptr};
+    if (list) {
+      value.count = count;
+      value.integers = integers.data();
+      value.reals = reals.data();
+      value.texts = texts.data();
+    } else {
+      value.integer = integers[0];
+      value.real = reals[0];
+      value.text = texts[0];
+    }
+  }
+}
 
 void OptionRow::set(const OpenedPlugin& plugin, const std::string& key, const std::string& text) {
   std::string known;

@@ -148,13 +148,52 @@ TEST_CASE("plugin check: what failed stands once more at the end, where other ch
   CHECK(failed.out.find("--reproduce 'memory.recovers:1'\n\n1 pass, 1 fail", end) != std::string::npos);
 }
 
-TEST_CASE("plugin check: a kind without checks of its own gets those of every plugin, and the text says so") {
+TEST_CASE("plugin check: every kind has the checks of every plugin and its own, and those of no other kind") {
   const ScratchFolder folder;
-  const Outcome outcome = check_plugin(folder, {"elasticity/v0.1"});
+  const std::vector<std::pair<std::string, std::string>> kinds{
+      {"elasticity/v0.1", "plan.granule"},    {"sampler/fixed", "rows.once"},
+      {"balancer/lpt", "balance.ranks"},      {"lr/sqrt", "rate.numbers"},
+      {"accelerator/host", "memory.aligned"}, {"coordinator/planned", "actions.used"},
+      {"rendezvous/local", "join.generation"}};
+  for (const auto& plugin : kinds) {
+    const Outcome outcome = check_plugin(folder, {plugin.first, "--list"});
+    CAPTURE(plugin.first);
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.out.find("plugin.exports ") != std::string::npos);
+    for (const auto& kind : kinds) {
+      CAPTURE(kind.second);
+      CHECK((outcome.out.find(kind.second + " ") != std::string::npos) == (kind.first == plugin.first));
+    }
+  }
+}
+
+TEST_CASE(
+    "plugin check: a policy that answers its sizes in descending order fails that check, and says under which "
+    "options") {
+  const ScratchFolder folder;
+  const Outcome outcome =
+      check_plugin(folder, {BROKEN_POLICY, "--set", "fault=descending", "--only", "^(plan|requests)", "--json"});
+  CHECK(outcome.exit_code == 1);
+  const json object = json::parse(outcome.out);
+  CHECK(object["kind"] == "pliant.elasticity_policy/0");
+  CHECK(object["counts"]["fail"] == 1);
+  for (const json& one : object["checks"]) {
+    if (one["id"] != "plan.world_sizes") continue;
+    CHECK(one["subject"] == "plan");
+    CHECK(one["result"] == "fail");
+    const std::string reason = one["reason"];
+    CHECK(reason.find("at world size ") == 0);
+    CHECK(reason.find("ranges must ascend and not overlap") != std::string::npos);
+    CHECK(one["reproduce"].get<std::string>().find("--reproduce 'plan.world_sizes:1'") != std::string::npos);
+  }
+}
+
+TEST_CASE("plugin check: checks of a policy run as others do, by name and by seed") {
+  const ScratchFolder folder;
+  const Outcome outcome = check_plugin(folder, {"elasticity/exact", "--only", "^plan", "--seed", "9"});
   CHECK(outcome.exit_code == 0);
-  CHECK(outcome.out.find("plugin.exports") != std::string::npos);
-  CHECK(outcome.out.find("memory.aligned") == std::string::npos);
-  CHECK(outcome.out.find("there are only the checks that fit every plugin") != std::string::npos);
+  CHECK(outcome.out.find("\nplan\n  pass   plan.numbers ") != std::string::npos);
+  CHECK(outcome.out.find("5 pass, 0 fail, 0 crash, 0 warn, 0 skip") != std::string::npos);
 }
 
 TEST_CASE("plugin check: --list names every check once, with and without a file") {
@@ -167,7 +206,7 @@ TEST_CASE("plugin check: --list names every check once, with and without a file"
   for (const json& one : object["checks"]) names.push_back(one["id"]);
   std::sort(names.begin(), names.end());
   CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
-  CHECK(names.size() > 90);
+  CHECK(names.size() > 180);
   CHECK(check_plugin(folder, {"elasticity/v0.1", "--list"}).out.find("memory.") == std::string::npos);
 }
 

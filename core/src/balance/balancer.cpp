@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "config/instances.hpp"
 #include "pliant/abi/balancer.h"
+#include "pliant/sdk/balancer_rules.hpp"
 #include "pliant/sdk/calls.hpp"
 #include "plugin/plugin.hpp"
 
@@ -147,12 +148,9 @@ Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& h
   const auto& slots = state_->instance.table<pliant_balancer>();
   const int32_t status = sdk::call("balance", state_->instance.self(), error, slots.balance, &request, &answer);
   if (status != PLIANT_OK) throw plugin::to_error(state_->instance.plugin(), status, error);
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] >= 0 && ranks[i] < how.world_size) continue;
-    throw state_->broke(ranks[i] == -1 ? fmt::format("gave block {} of {} to no rank", i, ranks.size())
-                                       : fmt::format("gave block {} of {} to rank {}; there are ranks 0 to {}", i,
-                                                     ranks.size(), ranks[i], how.world_size - 1));
-  }
+  std::string fault = sdk::ranks_fault(ranks, how.world_size);
+  if (fault.empty()) fault = sdk::balance_flags_fault(answer.flags);
+  if (!fault.empty()) throw state_->broke(fault);
   if (const auto broken = is_in_turn(how) ? first_round_broken(ranks, how.world_size) : std::nullopt; broken) {
     throw Error(
         Status::kInvalidArgument,
@@ -163,11 +161,7 @@ Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& h
                     *broken / static_cast<size_t>(how.world_size) * static_cast<size_t>(how.world_size), kContiguous),
         ExitCode::kUsage);
   }
-  constexpr uint32_t kKnown = PLIANT_BALANCE_COSTLIEST_FIRST;
-  if ((answer.flags & ~kKnown) != 0) {
-    throw state_->broke(fmt::format("set flags {:#x}; known here: {:#x}", answer.flags, kKnown));
-  }
-  const bool costliest_first = answer.flags == kKnown && !how.deterministic;
+  const bool costliest_first = answer.flags == uint32_t{PLIANT_BALANCE_COSTLIEST_FIRST} && !how.deterministic;
   return sorted_by_rank(blocks, costs, ranks, how.world_size, costliest_first);
 }
 

@@ -26,59 +26,54 @@ class QuickDigest {
 class Inspection {
  public:
   Inspection(const Sampler& sampler, const EpochInputs& inputs, RowSource& rows)
-      : sampler_(sampler), inputs_(inputs), rows_(rows), seen_(inputs.dataset.lengths.size()) {}
+      : sampler_(sampler),
+        inputs_(inputs),
+        rows_(rows),
+        rules_(inputs.dataset.lengths.view(), inputs.rows_per_batch, rows.announced()) {}
 
   Result<EpochFacts> run() {
     if (auto done = see_rows(); !done) return failed(std::move(done));
-    if (auto done = see_pieces(); !done) return failed(std::move(done));
     if (auto done = see_dropped(); !done) return failed(std::move(done));
     EpochSummary& summary = facts_.summary;
+    summary.rows = static_cast<int64_t>(rules_.rows());
+    summary.padding_rows = rules_.padding_rows();
+    summary.sequences = static_cast<int64_t>(rules_.sequences());
+    summary.truncated = std::ssize(rules_.truncated());
+    summary.tokens_cut = rules_.tokens_cut();
+    for (const sdk::Truncated& one : rules_.truncated()) facts_.truncated.add(one.id, one.kept);
     const int64_t rows = inputs_.rows_per_batch;
     summary.batches = summary.rows / rows + (summary.rows % rows == 0 ? 0 : 1);
     facts_.digest = digest_.value();
-    if (summary.padding_rows > 0 && summary.rows % rows != 0) {
-      return broken(fmt::format("the last {} of {} rows have no sequences; such rows only fill up the last batch of {}",
-                                summary.padding_rows, summary.rows, rows));
-    }
     if (summary.rows == 0) return nothing_left();
     return std::move(facts_);
   }
 
  private:
-  [[nodiscard]] tl::unexpected<Error> broken(const std::string& how) const {
-    return broke(sampler_, inputs_.epoch, how);
-  }
+  [[nodiscard]] tl::unexpected<Error> broken() const { return broke(sampler_, inputs_.epoch, rules_.fault()); }
 
   Result<> see_rows() {
     constexpr uint64_t kPortion = 4096;
     RowBlock block;
     while (true) {
-      const auto first = static_cast<uint64_t>(facts_.summary.rows);
-      if (auto got = rows_.read(first, kPortion, block); !got) return got;
+      if (auto got = rows_.read(rules_.rows(), kPortion, block); !got) return got;
       if (block.rows() == 0) break;
-      entries_ += block.ids.size();
-      const Announced& said = rows_.announced();
-      if (said.counts_known && entries_ > said.entries) {
-        return broken(fmt::format("the rows hold more than the {} sequences that were announced", said.entries));
-      }
-      if (auto added = add(block); !added) return added;
+      if (!add(block)) return broken();
     }
-    const Announced& said = rows_.announced();
-    if (said.counts_known && entries_ != said.entries) {
-      return broken(fmt::format("the rows hold {} sequences, {} were announced", entries_, said.entries));
-    }
+    if (!rules_.end()) return broken();
     return {};
   }
 
-  Result<> add(const RowBlock& block) {
+  /// False when the rules are broken.
+  bool add(const RowBlock& block) {
     EpochSummary& summary = facts_.summary;
     const Lengths& lengths = inputs_.dataset.lengths;
     const bool all_whole = block.first_tokens.empty();
     const bool all_loss = inputs_.dataset.loss_tokens.empty();
     for (size_t row = 0; row < block.rows(); ++row) {
       int64_t tokens = 0;
-      digest_.add(block.offsets[row + 1] - block.offsets[row]);
-      if (auto placed = place(block, row); !placed) return placed;
+      const uint64_t entries = block.offsets[row + 1] - block.offsets[row];
+      digest_.add(entries);
+      if (!rules_.row(entries)) return false;
       for (uint64_t i = block.offsets[row]; i < block.offsets[row + 1]; ++i) {
         const int64_t id = block.ids[i];
         const int64_t length = lengths[static_cast<size_t>(id)];
@@ -87,62 +82,14 @@ class Inspection {
         digest_.add(static_cast<uint64_t>(id));
         tokens += count;
         if (!all_loss) summary.loss_tokens += loss_tokens_of(inputs_.dataset, id, first, count);
-        if (count != length) {
-          digest_.add(static_cast<uint64_t>(first));
-          partial_.push_back({id, static_cast<int32_t>(first), static_cast<int32_t>(count)});
-          continue;
-        }
-        ++summary.sequences;
-        if (auto marked = mark(id, "a row"); !marked) return marked;
+        if (count != length) digest_.add(static_cast<uint64_t>(first));
+        if (!rules_.entry(id, first, count)) return false;
       }
       summary.tokens += tokens;
       summary.longest_row = std::max(summary.longest_row, tokens);
       if (all_loss) summary.loss_tokens += tokens;
     }
-    summary.rows += static_cast<int64_t>(block.rows());
-    return {};
-  }
-
-  /// Rows without sequences are the last ones, and fewer than a batch has.
-  Result<> place(const RowBlock& block, size_t row) {
-    int64_t& padding = facts_.summary.padding_rows;
-    const auto number = static_cast<uint64_t>(facts_.summary.rows) + row;
-    if (block.offsets[row + 1] != block.offsets[row]) {
-      if (padding == 0) return {};
-      return broken(fmt::format("row {} has no sequences and row {} has; rows without sequences are the last ones",
-                                number - 1, number));
-    }
-    if (++padding < inputs_.rows_per_batch) return {};
-    return broken(
-        fmt::format("row {} has no sequences, and neither have those before it; rows without sequences only "
-                    "fill up the last batch of {}",
-                    number, inputs_.rows_per_batch));
-  }
-
-  Result<> see_pieces() {
-    EpochSummary& summary = facts_.summary;
-    auto counts = check_pieces(partial_, inputs_.dataset.lengths);
-    if (!counts) return broken(counts.error().message());
-    const size_t truncated = counts->truncated.ids().size();
-    summary.sequences += static_cast<int64_t>(counts->sequences);
-    summary.truncated = static_cast<int64_t>(truncated);
-    summary.tokens_cut = counts->tokens_cut;
-    facts_.truncated = std::move(counts->truncated);
-    const Announced& said = rows_.announced();
-    const auto sequences = static_cast<uint64_t>(summary.sequences);
-    if (said.counts_known && (sequences != said.sequences || truncated != said.truncated)) {
-      return broken(fmt::format("the rows hold {} sequences, {} of them truncated; {} and {} were announced", sequences,
-                                truncated, said.sequences, said.truncated));
-    }
-    if (!said.counts_known && sequences != seen_.size()) {
-      return broken(fmt::format("its row stream ends after {} of {} sequences", sequences, seen_.size()));
-    }
-    // Each sequence is marked where its first piece is, so that one that is also whole somewhere is found.
-    for (const PartialEntry& entry : std::exchange(partial_, {})) {
-      if (entry.first != 0) continue;
-      if (auto marked = mark(entry.id, "a row"); !marked) return marked;
-    }
-    return {};
+    return true;
   }
 
   Result<> see_dropped() {
@@ -150,20 +97,11 @@ class Inspection {
     if (!dropped) return failed(std::move(dropped));
     for (const auto& [word, members] : *dropped) {
       for (const int64_t id : members) {
-        if (auto marked = mark(id, "the list of dropped ones"); !marked) return marked;
+        if (!rules_.dropped(id)) return broken();
       }
       facts_.summary.dropped[word] = static_cast<int64_t>(members.size());
     }
     facts_.dropped = std::move(*dropped);
-    return {};
-  }
-
-  Result<> mark(int64_t id, const char* where) {
-    if (static_cast<uint64_t>(id) >= seen_.size()) {
-      return broken(fmt::format("sequence id {} in {}; ids are 0 to {}", id, where, seen_.size() - 1));
-    }
-    if (seen_[static_cast<size_t>(id)]) return broken(fmt::format("sequence {} is used or dropped twice", id));
-    seen_[static_cast<size_t>(id)] = true;
     return {};
   }
 
@@ -174,16 +112,14 @@ class Inspection {
     }
     return failed(Status::kFailedPrecondition,
                   fmt::format("{} leaves nothing to train on in epoch {}: all {} sequences are dropped ({})",
-                              sampler_.name, inputs_.epoch, seen_.size(), counts),
+                              sampler_.name, inputs_.epoch, inputs_.dataset.lengths.size(), counts),
                   ExitCode::kUsage);
   }
 
   const Sampler& sampler_;
   const EpochInputs& inputs_;
   RowSource& rows_;
-  std::vector<bool> seen_;
-  std::vector<PartialEntry> partial_;
-  uint64_t entries_ = 0;
+  sdk::EpochRules rules_;
   QuickDigest digest_;
   EpochFacts facts_;
 };

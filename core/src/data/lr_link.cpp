@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "pliant/sdk/calls.hpp"
+#include "pliant/sdk/lr_rules.hpp"
 
 namespace pliant::data {
 
@@ -28,22 +28,6 @@ constexpr std::array<Family, 10> kFamilies{{{"unknown", PLIANT_OPTIMIZER_UNKNOWN
                                             {"lars", PLIANT_OPTIMIZER_LARS},
                                             {"sign", PLIANT_OPTIMIZER_SIGN},
                                             {"other", PLIANT_OPTIMIZER_OTHER}}};
-
-struct Field {
-  const char* name;
-  double pliant_lr_output::*value;
-};
-constexpr std::array<Field, 9> kFactors{{{"lr_factor", &pliant_lr_output::lr_factor},
-                                         {"one_minus_beta1", &pliant_lr_output::one_minus_beta1},
-                                         {"one_minus_beta2", &pliant_lr_output::one_minus_beta2},
-                                         {"epsilon", &pliant_lr_output::epsilon},
-                                         {"weight_decay", &pliant_lr_output::weight_decay},
-                                         {"ema_power", &pliant_lr_output::ema_power},
-                                         {"momentum_buffer", &pliant_lr_output::momentum_buffer},
-                                         {"second_moment", &pliant_lr_output::second_moment},
-                                         {"progress", &pliant_lr_output::progress}}};
-
-constexpr double kRounding = 1e-9;
 
 bool holds(uint32_t families, int32_t number) {
   return (families >> static_cast<uint32_t>(number) & 1U) != 0;
@@ -75,6 +59,7 @@ Result<LrLink> LrLink::make(plugin::Instance instance) {
       error, "describe", [&] { return link.slots().describe(link.instance_.self(), &facts, &error); }, &threw);
   if (threw) return link.broke(error.message);
   if (status != PLIANT_OK) return link.refused(status, error);
+  if (const std::string fault = sdk::facts_fault(facts); !fault.empty()) return link.broke(fault);
   link.flags_ = facts.flags;
   link.optimizers_ = facts.optimizers;
   if (facts.reason != nullptr) link.reason_ = facts.reason;
@@ -122,19 +107,7 @@ Result<pliant_lr_output> LrLink::scale(const pliant_lr_input& input) const {
       error, "scale", [&] { return slots().scale(instance_.self(), &input, &answer, &error); }, &threw);
   if (threw) return broke(error.message);
   if (status != PLIANT_OK) return refused(status, error);
-  const auto wrong = [&](const char* what, double value) {
-    return broke(fmt::format("{} is {} at step {}, for a batch of {} over {} and base_lr {}", what, value, input.step,
-                             input.batch, input.base_batch, input.base_lr));
-  };
-  if (!std::isfinite(answer.lr) || answer.lr < 0) return wrong("the rate", answer.lr);
-  if (!std::isfinite(answer.scheduled_lr)) return wrong("scheduled_lr", answer.scheduled_lr);
-  for (const Field& field : kFactors) {
-    const double value = answer.*field.value;
-    if (!std::isfinite(value) || value < 0) return wrong(field.name, value);
-  }
-  const auto leaves_range = [](double factor, double beta) { return factor * (1 - beta) > 1 + kRounding; };
-  if (leaves_range(answer.one_minus_beta1, input.base_beta1)) return wrong("one_minus_beta1", answer.one_minus_beta1);
-  if (leaves_range(answer.one_minus_beta2, input.base_beta2)) return wrong("one_minus_beta2", answer.one_minus_beta2);
+  if (const std::string fault = sdk::scaling_fault(input, answer); !fault.empty()) return broke(fault);
   return answer;
 }
 

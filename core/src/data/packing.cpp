@@ -15,11 +15,8 @@ Result<Packing> packing_of(const Sampler& sampler, const pliant_packing* table) 
   Result<> asked =
       ask(sampler, 0, "report", [&](pliant_error* error) { return table->report(sampler.self, &report, error); });
   if (!asked) return failed(std::move(asked));
-  if (report.unit < 0 || static_cast<size_t>(report.unit) >= kUnits.size() || report.budget < 0) {
-    return failed(Status::kInternal,
-                  fmt::format("{} broke its contract: its packing report has unit {} and budget {}", sampler.name,
-                              report.unit, report.budget),
-                  ExitCode::kPlugin);
+  if (const std::string fault = sdk::packing_fault(report); !fault.empty()) {
+    return failed(Status::kInternal, fmt::format("{} broke its contract: {}", sampler.name, fault), ExitCode::kPlugin);
   }
   Packing packing;
   packing.unit = kUnits[static_cast<size_t>(report.unit)];

@@ -1,10 +1,7 @@
-// Checking that pieces make up their sequences, and the sums of entries of a batch.
+// The sums of entries of a batch.
 #include "data/pieces.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <utility>
 
 #include "data/digest.hpp"
 
@@ -23,10 +20,6 @@ int64_t share(int64_t loss_tokens, int64_t tokens, int64_t length) {
 /// The digest of a sequence's tokens before `token`: pieces are differences, so that they add up to the sequence's.
 uint64_t digest_before(uint64_t whole, int64_t token) {
   return token == 0 ? 0 : mix64(whole ^ static_cast<uint64_t>(token));
-}
-
-[[nodiscard]] tl::unexpected<Error> wrong(std::string what) {
-  return failed(Status::kInternal, std::move(what), ExitCode::kPlugin);
 }
 
 }  // namespace
@@ -80,31 +73,6 @@ int64_t loss_tokens_of(const Dataset& dataset, int64_t id, int64_t first, int64_
 int64_t Truncations::used_of(int64_t id, int64_t length) const {
   const auto found = std::lower_bound(ids_.begin(), ids_.end(), id);
   return found == ids_.end() || *found != id ? length : kept_[static_cast<size_t>(found - ids_.begin())];
-}
-
-Result<PieceCounts> check_pieces(std::vector<PartialEntry>& entries, const Lengths& lengths) {
-  std::sort(entries.begin(), entries.end(), [](const PartialEntry& a, const PartialEntry& b) {
-    return std::pair(a.id, a.first) < std::pair(b.id, b.first);
-  });
-  PieceCounts counts;
-  int64_t end = 0;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const PartialEntry& entry = entries[i];
-    if (entry.first != end) {
-      return wrong(fmt::format("a piece of sequence {} begins at token {}, after {} tokens in pieces", entry.id,
-                               entry.first, end));
-    }
-    end += entry.count;
-    if (i + 1 < entries.size() && entries[i + 1].id == entry.id) continue;
-    ++counts.sequences;
-    const int64_t cut = lengths[static_cast<size_t>(entry.id)] - end;
-    if (cut != 0) {
-      counts.truncated.add(entry.id, end);
-      counts.tokens_cut += cut;
-    }
-    end = 0;
-  }
-  return counts;
 }
 
 }  // namespace pliant::data

@@ -1,4 +1,4 @@
-// Pieces: rows that hold parts of sequences, checked and weighed.
+// Pieces: rows that hold parts of sequences, weighed.
 #pragma once
 
 #include <cstdint>
@@ -49,22 +49,5 @@ class Truncations {
   std::vector<int64_t> ids_;
   std::vector<int64_t> kept_;
 };
-
-/// Part of a sequence, as an entry of a row has it.
-struct PartialEntry {
-  int64_t id = 0;
-  int32_t first = 0;
-  int32_t count = 0;
-};
-
-struct PieceCounts {
-  uint64_t sequences = 0;
-  Truncations truncated;
-  int64_t tokens_cut = 0;
-};
-
-/// Holds the partial entries of an epoch, each within its sequence, to the contract: those of a sequence begin at its
-/// first token and leave no gap. Sorts them. The error's message says what is wrong. O(n log n).
-Result<PieceCounts> check_pieces(std::vector<PartialEntry>& entries, const Lengths& lengths);
 
 }  // namespace pliant::data

@@ -43,11 +43,11 @@ class PlannedRows : public RowSource {
     done = ask_for_rows(first, count, block, block.ids.data(), entries);
     if (!done) return done;
     if (block.offsets != offsets) return broken("the offsets of the same rows differ from one call to the next");
-    if (in_pieces()) done = ask_for_pieces(first, count, block);
+    if (announced_.in_pieces()) done = ask_for_pieces(first, count, block);
     if (!done) return done;
     return check_entries(sampler_, inputs_, block);
   }
-  [[nodiscard]] const Announced& announced() const override { return announced_; }
+  [[nodiscard]] std::optional<sdk::EpochCounts> announced() const override { return announced_; }
 
   Result<std::map<std::string, std::vector<int64_t>>> dropped() override {
     std::map<std::string, std::vector<int64_t>> by_word;
@@ -67,8 +67,8 @@ class PlannedRows : public RowSource {
         return int32_t{PLIANT_OK};
       });
       if (!asked) return failed(std::move(asked));
-      if (word == nullptr || *word == '\0') {
-        return broken(fmt::format("sequence {} is dropped for reason {}, which has no name", members.front(), reason));
+      if (const std::string fault = sdk::drop_reason_fault(members.front(), reason, word); !fault.empty()) {
+        return broken(fault);
       }
       auto& named = by_word[word];
       named.insert(named.end(), members.begin(), members.end());
@@ -81,36 +81,15 @@ class PlannedRows : public RowSource {
   [[nodiscard]] tl::unexpected<Error> broken(const std::string& how) const {
     return broke(sampler_, inputs_.epoch, how);
   }
-  [[nodiscard]] bool in_pieces() const {
-    return announced_.entries != announced_.sequences || announced_.truncated != 0;
-  }
-
   Result<> accept(const pliant_epoch& answer) {
     const Lengths& lengths = inputs_.dataset.lengths;
-    const uint64_t total = lengths.size();
-    if (answer.sequence_count > total || answer.dropped_count != total - answer.sequence_count) {
-      return broken(fmt::format("{} sequences in rows and {} dropped; {} were asked for", answer.sequence_count,
-                                answer.dropped_count, total));
-    }
-    announced_ = {true,
-                  answer.row_count,
-                  answer.sequence_count,
-                  answer.entry_count == 0 ? answer.sequence_count : answer.entry_count,
-                  answer.truncated_count,
-                  answer.dropped_count};
-    const uint64_t most =
-        in_pieces() ? std::accumulate(lengths.begin(), lengths.end(), uint64_t{0},
-                                      [](uint64_t sum, int32_t length) { return sum + static_cast<uint64_t>(length); })
-                    : announced_.sequences;
-    if (announced_.entries < announced_.sequences || announced_.entries > most) {
-      return broken(fmt::format("{} entries for {} sequences; each has at least one, and no more than tokens",
-                                announced_.entries, announced_.sequences));
-    }
-    const auto padding = static_cast<uint64_t>(inputs_.rows_per_batch) - 1;
-    if (announced_.rows > announced_.entries && announced_.rows - announced_.entries > padding) {
-      return broken(fmt::format("{} rows of {} sequences: rows without sequences only fill up the last batch",
-                                announced_.rows, announced_.entries));
-    }
+    const auto tokens = [&lengths] {
+      return std::accumulate(lengths.begin(), lengths.end(), uint64_t{0},
+                             [](uint64_t sum, int32_t length) { return sum + static_cast<uint64_t>(length); });
+    };
+    announced_ = sdk::counts_of(answer);
+    const std::string fault = sdk::counts_fault(announced_, lengths.size(), inputs_.rows_per_batch, tokens);
+    if (!fault.empty()) return broken(fault);
     return {};
   }
 
@@ -130,7 +109,7 @@ class PlannedRows : public RowSource {
 
   const Sampler& sampler_;
   const EpochInputs& inputs_;
-  Announced announced_;
+  sdk::EpochCounts announced_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "pliant/abi/batch_sampler.h"
 #include "pliant/abi/row_stream.h"
 #include "pliant/batches.hpp"
+#include "pliant/sdk/sampler_rules.hpp"
 
 namespace pliant::data {
 
@@ -49,23 +51,14 @@ struct RowBlock {
   [[nodiscard]] uint64_t rows() const { return offsets.empty() ? 0 : offsets.size() - 1; }
 };
 
-/// What a sampler says of an epoch before it is checked.
-struct Announced {
-  bool counts_known = false;  ///< else the rows are all there is, and nothing is dropped
-  uint64_t rows = 0;
-  uint64_t sequences = 0;
-  uint64_t entries = 0;
-  uint64_t truncated = 0;
-  uint64_t dropped = 0;
-};
-
 class RowSource {
  public:
   virtual ~RowSource() = default;
   /// Rows from `first` on: `count` of them, or fewer where the epoch ends. In `block` ids are in the data set, rows
   /// have entries and pieces lie within their sequences. An error when the sampler breaks its contract or refuses.
   virtual Result<> read(uint64_t first, uint64_t count, RowBlock& block) = 0;
-  [[nodiscard]] virtual const Announced& announced() const = 0;
+  /// What the sampler says of the epoch; nullopt: the rows are all there is, and nothing is dropped.
+  [[nodiscard]] virtual std::optional<sdk::EpochCounts> announced() const = 0;
   /// Ids by reason, ascending.
   virtual Result<std::map<std::string, std::vector<int64_t>>> dropped() = 0;
 };

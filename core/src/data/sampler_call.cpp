@@ -23,37 +23,15 @@ pliant_epoch_request request_of(const EpochInputs& inputs) {
 
 Result<> check_offsets(const Sampler& sampler, int64_t epoch, const std::vector<uint64_t>& offsets, uint64_t first_row,
                        uint64_t most_entries) {
-  if (offsets.front() != 0) {
-    return broke(sampler, epoch, fmt::format("the first offset is {}, not 0", offsets.front()));
-  }
-  for (size_t row = 0; row + 1 < offsets.size(); ++row) {
-    const uint64_t begin = offsets[row];
-    const uint64_t end = offsets[row + 1];
-    if (end < begin || end > most_entries) {
-      return broke(sampler, epoch,
-                   fmt::format("row {} ends at {} after a start at {}; there are {} sequences", first_row + row, end,
-                               begin, most_entries));
-    }
-  }
+  const std::string fault = sdk::offsets_fault(offsets, first_row, most_entries);
+  if (!fault.empty()) return broke(sampler, epoch, fault);
   return {};
 }
 
 Result<> check_entries(const Sampler& sampler, const EpochInputs& inputs, const RowBlock& block) {
-  const Lengths& lengths = inputs.dataset.lengths;
-  for (const int64_t id : block.ids) {
-    if (static_cast<uint64_t>(id) < lengths.size()) continue;
-    return broke(sampler, inputs.epoch,
-                 fmt::format("sequence id {} in a row; ids are 0 to {}", id, lengths.size() - 1));
-  }
-  for (size_t i = 0; i < block.first_tokens.size(); ++i) {
-    const int64_t length = lengths[static_cast<size_t>(block.ids[i])];
-    const int64_t first = block.first_tokens[i];
-    const int64_t count = block.token_counts[i];
-    if (first >= 0 && count >= 1 && count <= length - first) continue;
-    return broke(sampler, inputs.epoch,
-                 fmt::format("a piece of sequence {} begins at token {} and has {} tokens; the sequence has {}",
-                             block.ids[i], first, count, length));
-  }
+  const std::string fault =
+      sdk::entries_fault(block.ids, block.first_tokens, block.token_counts, inputs.dataset.lengths.view());
+  if (!fault.empty()) return broke(sampler, inputs.epoch, fault);
   return {};
 }
 

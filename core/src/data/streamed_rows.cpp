@@ -68,7 +68,7 @@ class StreamedRows : public RowSource {
     }
     return {};
   }
-  [[nodiscard]] const Announced& announced() const override { return announced_; }
+  [[nodiscard]] std::optional<sdk::EpochCounts> announced() const override { return std::nullopt; }
   Result<std::map<std::string, std::vector<int64_t>>> dropped() override {
     return std::map<std::string, std::vector<int64_t>>();
   }
@@ -136,7 +136,6 @@ class StreamedRows : public RowSource {
 
   const Sampler& sampler_;
   const EpochInputs& inputs_;
-  Announced announced_;
   Marks marks_;
   uint64_t at_ = 0;  ///< the row that the stream gives next
   uint64_t capacity_ = uint64_t{1} << 16U;

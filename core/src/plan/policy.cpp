@@ -1,104 +1,17 @@
-// The elasticity policy's side of the border: request, sink, and every check of what comes back.
+// The elasticity policy's side of the border: request, sink, and what comes back.
 #include "plan/policy.hpp"
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "pliant/abi/elasticity_policy.h"
 #include "pliant/sdk/calls.hpp"
+#include "pliant/sdk/elasticity_rules.hpp"
 
 namespace pliant {
 namespace {
-
-/// Divisors of a 63-bit batch number at most 103680; a policy that sends a hundred times as many ranges does not end.
-constexpr uint64_t kMostRanges = uint64_t{1} << 24;
-
-struct Collected {
-  std::vector<WorldRange> ranges;
-  const char* objection = nullptr;
-};
-
-int32_t append(void* context, const pliant_world_range* ranges, uint64_t count) noexcept {
-  auto& collected = *static_cast<Collected*>(context);
-  if (count > 0 && ranges == nullptr) {
-    collected.objection = "gave the host a null list of world sizes";
-    return PLIANT_INVALID_ARGUMENT;
-  }
-  if (count > kMostRanges - collected.ranges.size()) {
-    collected.objection = "gave the host more than 16777216 ranges of world sizes";
-    return PLIANT_RESOURCE_EXHAUSTED;
-  }
-  try {
-    collected.ranges.reserve(collected.ranges.size() + count);
-    for (uint64_t i = 0; i < count; ++i) {
-      const int64_t step = ranges[i].step == 0 ? 1 : ranges[i].step;
-      collected.ranges.push_back({ranges[i].first, ranges[i].last, step});
-    }
-  } catch (...) {
-    collected.objection = "gave the host more world sizes than memory holds";
-    return PLIANT_RESOURCE_EXHAUSTED;
-  }
-  return PLIANT_OK;
-}
-
-std::string at_size(int64_t world_size) {
-  return world_size > 0 ? fmt::format(" at world size {}", world_size) : std::string{};
-}
-
-/// What is wrong with the numbers of `plan`, or "".
-std::string number_fault(const Plan& plan, const PlanQuestion& question) {
-  if (plan.global_batch < 1) {
-    return fmt::format("answered a global batch of {}{}; it must be at least 1", plan.global_batch,
-                       at_size(question.world_size));
-  }
-  if (plan.micro_batch < 0 || plan.micro_batch > plan.global_batch) {
-    return fmt::format("answered a micro-batch of {}{}; it must be from 0 to the global batch, {}", plan.micro_batch,
-                       at_size(question.world_size), plan.global_batch);
-  }
-  if (plan.granule < 1 || plan.global_batch % plan.granule != 0 || plan.micro_batch % plan.granule != 0) {
-    return fmt::format("answered a granule of {}, which does not divide both global batch {} and micro-batch {}",
-                       plan.granule, plan.global_batch, plan.micro_batch);
-  }
-  if (plan.model_parallel_size < 1) {
-    return fmt::format("answered a model_parallel_size of {}; it must be at least 1", plan.model_parallel_size);
-  }
-  if (plan.devices_per_node < 0 || plan.min_resize_interval_s < 0) {
-    return fmt::format("answered devices_per_node {} and min_resize_interval_s {}; both must be at least 0",
-                       plan.devices_per_node, plan.min_resize_interval_s);
-  }
-  return {};
-}
-
-std::string range_fault(const Plan& plan) {
-  int64_t previous = 0;
-  for (const WorldRange& range : plan.world_sizes) {
-    if (range.first < 1 || range.last < range.first) {
-      return fmt::format("answered world sizes {}..{}; a range starts at 1 or more and ends no earlier", range.first,
-                         range.last);
-    }
-    if (range.step < 1 || (range.last != range.first && (range.last - range.first) % range.step != 0)) {
-      return fmt::format("answered world sizes {}..{} in steps of {}; the step must be at least 1 and divide {}",
-                         range.first, range.last, range.step, range.last - range.first);
-    }
-    if (range.first <= previous) {
-      return fmt::format("answered world sizes {}..{} after {}; ranges must ascend and not overlap", range.first,
-                         range.last, previous);
-    }
-    previous = range.last;
-  }
-  if (previous > plan.global_batch / plan.granule) {
-    return fmt::format("answered world size {}, but global batch {} has only {} granules of {} rows to share out",
-                       previous, plan.global_batch, plan.global_batch / plan.granule, plan.granule);
-  }
-  if (previous > std::numeric_limits<int64_t>::max() / plan.model_parallel_size) {
-    return fmt::format("answered world size {} with {} devices behind each rank, which do not fit 63 bits", previous,
-                       plan.model_parallel_size);
-  }
-  return {};
-}
 
 /// Makes one of ranges that adjoin.
 void join(std::vector<WorldRange>& ranges) {
@@ -132,14 +45,12 @@ Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& ques
   }
   pliant_plan made{};
   made.struct_size = sizeof(made);
-  Collected collected;
-  const pliant_world_sink sink{sizeof(pliant_world_sink), 0, &collected, &append};
+  sdk::WorldSizes sizes;
   pliant_error error;
-  const int32_t status =
-      sdk::call("plan", policy.self(), error, policy.table<pliant_elasticity_policy>().plan, &request, &made, &sink);
-  if (collected.objection != nullptr) {
-    return failed(Status::kInternal, fmt::format("{} {}", name_of(policy.plugin()), collected.objection),
-                  ExitCode::kPlugin);
+  const int32_t status = sdk::call("plan", policy.self(), error, policy.table<pliant_elasticity_policy>().plan,
+                                   &request, &made, sizes.sink());
+  if (const std::string fault = sizes.fault(); !fault.empty()) {
+    return failed(Status::kInternal, fmt::format("{} {}", name_of(policy.plugin()), fault), ExitCode::kPlugin);
   }
   if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(policy.plugin(), status, error));
   Plan plan;
@@ -149,21 +60,23 @@ Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& ques
   plan.model_parallel_size = made.model_parallel_size;
   plan.devices_per_node = made.devices_per_node;
   plan.min_resize_interval_s = made.min_resize_interval_s;
-  plan.world_sizes = std::move(collected.ranges);
+  plan.world_sizes.reserve(sizes.ranges().size());
+  for (const auto& [first, last, step] : sizes.ranges()) plan.world_sizes.push_back({first, last, step});
   return plan;
 }
 
 Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::string& who) {
-  std::string fault = number_fault(plan, question);
-  if (fault.empty()) fault = range_fault(plan);
+  pliant_plan numbers{};
+  numbers.struct_size = sizeof(numbers);
+  numbers.global_batch = plan.global_batch;
+  numbers.micro_batch = plan.micro_batch;
+  numbers.granule = plan.granule;
+  numbers.model_parallel_size = plan.model_parallel_size;
+  numbers.devices_per_node = plan.devices_per_node;
+  numbers.min_resize_interval_s = plan.min_resize_interval_s;
+  const std::string fault = sdk::plan_fault(numbers, plan.world_sizes, question.world_size);
   if (!fault.empty()) return failed(Status::kInternal, fmt::format("{} {}", who, fault), ExitCode::kPlugin);
   join(plan.world_sizes);
-  if (question.world_size > 0 && plan.valid(question.world_size) && plan.micro_batch == 0) {
-    return failed(
-        Status::kInternal,
-        fmt::format("{} answered no micro-batch at world size {}, which it lists as valid", who, question.world_size),
-        ExitCode::kPlugin);
-  }
   return plan;
 }
 

@@ -1,30 +1,15 @@
 // Calls a rendezvous plugin and checks its answers.
 #include "rendezvous/rendezvous.hpp"
 
-#include <cstring>
 #include <utility>
 
 #include "config/instances.hpp"
 #include "pliant/abi/rendezvous.h"
 #include "pliant/sdk/calls.hpp"
+#include "pliant/sdk/rendezvous_rules.hpp"
 
 namespace pliant {
 namespace {
-
-/// nullptr when the answer makes sense.
-const char* fault_of(const pliant_generation& made, int64_t last, int32_t local_workers) {
-  if (made.generation <= last) return "the generation did not rise";
-  if (made.node_count < 1 || made.group_rank < 0 || made.group_rank >= made.node_count)
-    return "the group rank is outside the nodes";
-  if (made.first_rank < 0 || made.world_size < local_workers || made.first_rank > made.world_size - local_workers) {
-    return "this node's workers do not fit into the world size";
-  }
-  if (made.master_port < 1 || made.master_port > 65535) return "the master port is outside 1..65535";
-  if (made.master_addr[0] == '\0' || std::memchr(made.master_addr, '\0', sizeof(made.master_addr)) == nullptr) {
-    return "the master address is empty or has no end";
-  }
-  return nullptr;
-}
 
 Error error_of(const plugin::Instance& instance, int32_t status, const pliant_error& error) {
   Error made = plugin::to_error(instance.plugin(), status, error);
@@ -48,7 +33,7 @@ Result<Generation> Rendezvous::join(std::string_view run_id, int32_t local_worke
   const auto& slots = instance_.table<pliant_rendezvous>();
   const int32_t status = sdk::call("join", instance_.self(), error, slots.join, &request, &made);
   if (status != PLIANT_OK) return tl::unexpected(error_of(instance_, status, error));
-  if (const char* fault = fault_of(made, last_, local_workers)) {
+  if (const std::string fault = sdk::generation_fault(made, last_, local_workers); !fault.empty()) {
     return failed(Status::kInternal,
                   "rendezvous '" + std::string(instance_.plugin().record().name) + "' broke its contract: " + fault,
                   ExitCode::kPlugin);

@@ -27,7 +27,9 @@ struct Warmup {
     const double at = pliant::lr::position(in, by);
     const double length = shape == "log" ? std::max(2.0, steps) : steps;
     if (at >= length || steps == 0) return in.so_far;
-    return pliant::lr::scheduled(in, from, shape == "log" ? 1 / std::log(length) * std::log(at + 1) : at / length);
+    if (shape != "log") return pliant::lr::scheduled(in, from, at / length);
+    // Between the last two steps, where batches are no whole number of base batches, the logarithm is past its end.
+    return pliant::lr::scheduled(in, from, at + 1 > length ? 1 : 1 / std::log(length) * std::log(at + 1));
   }
 };
 

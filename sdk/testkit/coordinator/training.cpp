@@ -162,10 +162,6 @@ std::vector<Moves> drawn_steps(const sdk::Model& model, Draws& draws, uint64_t s
 
 }  // namespace
 
-uint64_t Draws::below(uint64_t limit) {
-  return limit == 0 ? 0 : drawn(seed_, where_, next_++) % limit;
-}
-
 Training drawn_training(uint64_t seed, uint64_t index) {
   Draws draws(seed, index << 20);
   Training made;

@@ -5,22 +5,9 @@
 #include <vector>
 
 #include "pliant/sdk/coordinator.hpp"
+#include "testkit/draws.hpp"
 
 namespace pliant::testkit {
-
-/// Numbers that depend on nothing but (seed, where) and how many were drawn before.
-class Draws {
- public:
-  Draws(uint64_t seed, uint64_t where) : seed_(seed), where_(where) {}
-  /// 0 .. limit - 1; 0 for a limit of 0.
-  uint64_t below(uint64_t limit);
-  bool one_in(uint64_t n) { return below(n) == 0; }
-
- private:
-  uint64_t seed_;
-  uint64_t where_;
-  uint64_t next_ = 0;
-};
 
 /// One call of the program.
 struct Move {

@@ -17,6 +17,10 @@ struct BrokenSampler {
     if (depth == 0 && ++starts_ > 900) throw pliant::sdk::Failure(PLIANT_RESOURCE_EXHAUSTED, "leaked away");
   }
   pliant::sdk::EpochRows plan_epoch(const pliant::sdk::EpochRequest& request) const {
+    if (depth == 0 && plans_made == 1) {
+      ++plans_made;
+      throw pliant::sdk::Failure(PLIANT_INTERNAL, "an epoch that it cannot plan");
+    }
     pliant::sdk::EpochRows rows;
     for (size_t i = 0; i < request.lengths.size(); ++i) {
       rows.ids.push_back(static_cast<int64_t>(i) + plans_made);

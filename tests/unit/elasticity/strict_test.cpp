@@ -57,6 +57,18 @@ TEST_CASE("batch 0: the reference answers it, strict refuses") {
   CHECK(refused.error().status() == Status::kIncompatibleWorldSize);
 }
 
+TEST_CASE("a micro-batch that is wanted where no world size is given is refused, for it depends on it") {
+  pliant::parity::Plugins opened(PLIANT_PLUGIN_DIR);
+  json options = nodes(1, 1, 1, 10000);
+  options["strict"] = true;
+  auto instance = opened.make("elasticity", "v0.2", options);
+  REQUIRE(instance.has_value());
+  PlanQuestion question;
+  CHECK(pliant::ask_policy(*instance, question).has_value());
+  question.want_micro_batch = true;
+  CHECK(pliant::ask_policy(*instance, question).error().status() == Status::kFailedPrecondition);
+}
+
 TEST_CASE("max_gpus below a node: the reference takes it for no limit, strict refuses") {
   CHECK(strict_sizes_of(*ask("v0.2", nodes(8, 1, 1, 4), false, 8)).back() > 8);
   CHECK(ask("v0.2", nodes(8, 1, 1, 4), true).error().message().find("no size from min_gpus 1 to max_gpus 4") !=

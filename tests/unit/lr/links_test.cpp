@@ -129,6 +129,8 @@ TEST_CASE("warmup rises evenly or with the logarithm, to exactly the rate") {
   CHECK(log.scale(at(3))->lr == exactly(0.06020599913279623));  // 0.1 log(4) / log(10)
   CHECK(log.scale(at(10))->lr == 0.1);
   CHECK(Rule("warmup").scale(at(0))->lr == 0.1);
+  const Rule falling("warmup", "steps = 10\nfrom = 50\nshape = \"log\"");
+  CHECK(falling.scale(at(9.5))->lr == exactly(0.1));  // not below, between the last two steps
 }
 
 TEST_CASE("decays end where they say, or with the job") {

@@ -32,7 +32,7 @@ typedef struct pliant_epoch_request {
 } pliant_epoch_request;
 
 typedef struct pliant_epoch {
-  uint32_t struct_size; /* set by the host */
+  uint32_t struct_size; /* set by the host; a sampler that answers PLIANT_OK sets all else */
   uint32_t reserved;
   uint64_t row_count;
   uint64_t sequence_count;  /* sequences in those rows; one that is in pieces counts once */

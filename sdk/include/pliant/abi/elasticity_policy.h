@@ -41,7 +41,7 @@ typedef struct pliant_world_sink {
 } pliant_world_sink;
 
 typedef struct pliant_plan {
-  uint32_t struct_size; /* set by the host */
+  uint32_t struct_size; /* set by the host; a policy that answers PLIANT_OK sets all else */
   uint32_t reserved;
   int64_t global_batch; /* rows of one step, >= 1 */
   int64_t micro_batch;  /* rows that a rank computes at once at request.world_size; 0 = no world size was given, or none

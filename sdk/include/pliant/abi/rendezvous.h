@@ -20,7 +20,7 @@ typedef struct pliant_join_request {
 } pliant_join_request;
 
 typedef struct pliant_generation {
-  uint32_t struct_size; /* set by the host */
+  uint32_t struct_size; /* set by the host; a rendezvous that answers PLIANT_OK sets all else */
   int32_t group_rank;   /* index of this node, 0 .. node_count-1 */
   int32_t node_count;
   int32_t first_rank;  /* rank of this node's first worker */

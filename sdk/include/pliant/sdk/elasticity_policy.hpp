@@ -13,7 +13,7 @@ namespace pliant::sdk {
 
 struct PlanRequest {
   int64_t world_size = 0;            ///< data-parallel ranks that exist now; 0 = not known
-  bool want_micro_batch = false;     ///< fail rather than leave Plan::micro_batch 0
+  bool want_micro_batch = false;     ///< where no size is given, the SDK refuses a plan with micro_batch 0
   bool has_world_size_text = false;  ///< the environment has WORLD_SIZE
   std::string_view world_size_text;  ///< its text, valid during the call
 };
@@ -57,6 +57,10 @@ struct ElasticityAdapter {
       asked.has_world_size_text = known.world_size_text.data != nullptr;
       asked.world_size_text = view(known.world_size_text);
       const Plan made = static_cast<const Instance*>(self)->plugin.plan(asked);
+      const bool is_size_given = asked.world_size > 0 || asked.has_world_size_text;
+      if (asked.want_micro_batch && !is_size_given && made.micro_batch == 0) {
+        throw Failure(PLIANT_FAILED_PRECONDITION, "the micro-batch depends on the world size; give one");
+      }
       pliant_plan answer{};
       answer.global_batch = made.global_batch;
       answer.micro_batch = made.micro_batch;
