@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -68,6 +69,9 @@ std::string number_fault(const Plan& plan, const PlanQuestion& question) {
   if (plan.devices_per_node < 0 || plan.min_resize_interval_s < 0) {
     return fmt::format("answered devices_per_node {} and min_resize_interval_s {}; both must be at least 0",
                        plan.devices_per_node, plan.min_resize_interval_s);
+  }
+  if (plan.largest_counted < 0) {
+    return fmt::format("answered largest_counted {}; it must be at least 0", plan.largest_counted);
   }
   return {};
 }
@@ -149,6 +153,7 @@ Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& ques
   plan.model_parallel_size = made.model_parallel_size;
   plan.devices_per_node = made.devices_per_node;
   plan.min_resize_interval_s = made.min_resize_interval_s;
+  plan.largest_counted = made.largest_counted;
   plan.world_sizes = std::move(collected.ranges);
   return plan;
 }
@@ -158,6 +163,7 @@ Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::st
   if (fault.empty()) fault = range_fault(plan);
   if (!fault.empty()) return failed(Status::kInternal, fmt::format("{} {}", who, fault), ExitCode::kPlugin);
   join(plan.world_sizes);
+  if (!plan.world_sizes.empty()) plan.largest_counted = std::max(plan.largest_counted, plan.world_sizes.back().last);
   if (question.world_size > 0 && plan.valid(question.world_size) && plan.micro_batch == 0) {
     return failed(
         Status::kInternal,
