@@ -81,6 +81,8 @@ void declare(CLI::App& app, Invocation& invocation) {
   add_accel(app, invocation);
   add_coordinator(app, invocation);
   add_config(app, invocation);
+  add_completion(app, invocation);
+  add_man(app, invocation);
   add_version(app, invocation);
 }
 
