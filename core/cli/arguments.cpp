@@ -95,7 +95,7 @@ void add_plugin_new(CLI::App& plugin, Invocation& invocation) {
   command.add_option("--dir", given->folder, "The folder to make; NAME in the current one unless given")
       ->type_name("DIR");
   add_json(command, invocation);
-  command.footer("Kinds:\n" + kinds_text() + "\n" + example("pliant plugin new elasticity my-policy"));
+  command.footer("Kinds:\n" + kinds_text() + "\n" + example("pliant plugin new elasticity my-elasticity"));
   command.callback(
       [&invocation, given] { invocation.action = [&invocation, given] { return new_plugin(invocation, *given); }; });
 }
