@@ -40,9 +40,10 @@ install(DIRECTORY samples DESTINATION share/pliant COMPONENT samples FILES_MATCH
 # `product` builds everything that is installed and nothing else: no tests.
 add_custom_target(product)
 get_property(own_plugins GLOBAL PROPERTY PLIANT_OWN_PLUGINS)
-foreach(target IN ITEMS pliant_core pliant pliant_check ${sample_programs} ${own_plugins})
+foreach(target IN ITEMS pliant_core pliant pliant_manual pliant_check ${sample_programs} ${own_plugins})
   if(TARGET ${target})
     add_dependencies(product ${target})
   endif()
 endforeach()
-install(FILES LICENSE README.md DESTINATION share/doc/pliant COMPONENT core)
+install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION share/doc/pliant COMPONENT core)
+install(DIRECTORY docs DESTINATION share/doc/pliant COMPONENT core)

@@ -9,7 +9,9 @@
 
 #include "actions.hpp"
 #include "commands.hpp"
+#include "config/sections.hpp"
 #include "plugin/plugin.hpp"
+#include "values.hpp"
 
 namespace pliant::cli {
 
@@ -86,12 +88,14 @@ void add_plugin_new(CLI::App& plugin, Invocation& invocation) {
   std::vector<std::string> kinds = sections_of_kinds();
   const std::string last = std::move(kinds.back());
   kinds.pop_back();
-  command.add_option("KIND", given->kind, fmt::format("{} or {}", fmt::join(kinds, ", "), last))->required();
+  command.add_option("KIND", given->kind, fmt::format("{} or {}", fmt::join(kinds, ", "), last))
+      ->check(offers_words(sections_of_kinds()))
+      ->required();
   command.add_option("NAME", given->name, "The plugin's name: a-z 0-9 . _ -, as `use` will say it")->required();
   command.add_option("--dir", given->folder, "The folder to make; NAME in the current one unless given")
       ->type_name("DIR");
   add_json(command, invocation);
-  command.footer("Kinds:\n" + kinds_text() + "\n" + example("pliant plugin new elasticity my-policy"));
+  command.footer("Kinds:\n" + kinds_text() + "\n" + example("pliant plugin new elasticity my-elasticity"));
   command.callback(
       [&invocation, given] { invocation.action = [&invocation, given] { return new_plugin(invocation, *given); }; });
 }
@@ -118,7 +122,9 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
 
   CLI::App& info = *command.add_subcommand("info", "Show what a plugin is and which options it has");
   const auto shown = arguments();
-  info.add_option("NAME", shown->name, "section/name, or a name that only one section has")->required();
+  info.add_option("NAME", shown->name, "section/name, or a name that only one section has")
+      ->check(offers_plugins())
+      ->required();
   add_search_file(info, shown);
   add_json(info, invocation);
   info.footer(example("pliant plugin info elasticity/v0.1"));
@@ -156,8 +162,10 @@ void add_config(CLI::App& app, Invocation& invocation) {
 
   CLI::App& defaults = *command.add_subcommand("defaults", "Show options with their defaults, ranges and meaning");
   const auto wanted = arguments();
-  defaults.add_option("NAME", wanted->name,
-                      "A section such as run, or section/name for a plugin; all sections when left out");
+  defaults
+      .add_option("NAME", wanted->name,
+                  "A section such as run, or section/name for a plugin; all sections when left out")
+      ->check(offers_words(config::core_sections()));
   add_json(defaults, invocation);
   defaults.footer(example("pliant config defaults sampler/seqlen"));
   defaults.callback([&invocation, wanted] {

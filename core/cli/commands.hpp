@@ -38,6 +38,8 @@ void add_audit(CLI::App& app, Invocation& invocation);
 void add_accel(CLI::App& app, Invocation& invocation);
 void add_coordinator(CLI::App& app, Invocation& invocation);
 void add_trace(CLI::App& app, Invocation& invocation);
+void add_completion(CLI::App& app, Invocation& invocation);
+void add_man(CLI::App& app, Invocation& invocation);
 
 /// Declares --json for `command`.
 void add_json(CLI::App& command, Invocation& invocation);

@@ -8,10 +8,9 @@
 #include "base/suggest.hpp"
 #include "config/open.hpp"
 #include "config/values/json.hpp"
+#include "config_findings.hpp"
 #include "json.hpp"
 #include "output.hpp"
-#include "pliant/learning_rate.hpp"
-#include "pliant/sharded.hpp"
 
 namespace pliant::cli {
 
@@ -23,25 +22,11 @@ config::StatePtr open_whole(const Invocation& invocation, const std::filesystem:
   return or_throw(config::open_state(file, {}, invocation.overrides, true));
 }
 
-/// Opens every section, holds the rules of [lr] against the optimizer and asks the coordinator, as a run does before it
-/// starts.
+/// Opens every section and looks for what would stop a run before it starts.
 Result<config::StatePtr> open_and_check(const Invocation& invocation, const std::filesystem::path& file) {
   Result<config::StatePtr> opened = config::open_state(file, {}, invocation.overrides, true);
   if (!opened) return opened;
-  const detail::ConfigState& state = **opened;
-  ConfigNeeds needs;
-  for (const char* const section : {"lr", "coordinator"}) {
-    const auto named = state.selections.find(section);
-    if (named != state.selections.end() && named->second.plugin != nullptr) needs.insert(section);
-  }
-  try {
-    const Config config =
-        Config::parse(state.opening.text, needs, state.opening.overrides, state.opening.name.string());
-    LearningRate::check(config);
-    ShardedModel::check(config);
-  } catch (const Error& refused) {
-    return tl::unexpected<Error>(refused);
-  }
+  if (const std::optional<Error> found = run_findings(**opened)) return tl::unexpected<Error>(*found);
   return opened;
 }
 

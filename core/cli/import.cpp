@@ -43,8 +43,8 @@ int import_config(const Invocation& invocation, const ImportArguments& arguments
   const ImportedConfig imported = import_deepspeed(text, arguments.source.string());
   if (!arguments.output.empty()) or_throw(write_whole(arguments.output, imported.toml, arguments.force));
   if (!invocation.quiet) {
-    for (const auto& [key, reason] : imported.not_carried) {
-      complain(invocation, fmt::format("note: {}: not carried: {}", key, reason));
+    for (const NotCarriedBlock& block : by_block(imported.not_carried)) {
+      complain(invocation, "note: not carried: " + line_of(block));
     }
   }
   if (invocation.json) return emit(import_json(imported));

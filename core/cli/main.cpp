@@ -11,13 +11,16 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "actions.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/printable.hpp"
 #include "base/suggest.hpp"
 #include "commands.hpp"
+#include "config/sections.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
+#include "values.hpp"
 
 namespace pliant::cli {
 
@@ -25,9 +28,23 @@ namespace {
 
 constexpr int kUsage = static_cast<int>(ExitCode::kUsage);
 
+/// "run.workers=" and so on: what --set sets without a plugin.
+std::vector<std::string> keys_to_set() {
+  std::vector<std::string> keys;
+  for (const std::string& section : sections_of_kinds()) keys.push_back(section + ".use=");
+  for (const std::string& section : config::core_sections()) {
+    for (const pliant_option& option : config::core_options(section)) {
+      keys.push_back(fmt::format("{}.{}=", section, option.key));
+    }
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
 void add_common(CLI::App& app, Invocation& invocation) {
   app.add_option("--set", invocation.overrides.sets, "Set a key of the config, e.g. run.workers=2; may be given again")
       ->type_name("KEY=VALUE")
+      ->check(offers_words(keys_to_set()))
       ->take_all()
       ->expected(1);
   app.add_option("--plugin-dir", invocation.overrides.plugin_dirs,
@@ -35,10 +52,11 @@ void add_common(CLI::App& app, Invocation& invocation) {
       ->type_name("DIR")
       ->take_all()
       ->expected(1);
-  const std::map<std::string, Color> colors{
-      {"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}};
-  app.add_option("--color", invocation.color, "auto, always or never")
-      ->transform(CLI::CheckedTransformer(colors).description(""))
+  const auto choose_color = [&invocation](const std::string& when) {
+    invocation.color = when == "always" ? Color::kAlways : when == "never" ? Color::kNever : Color::kAuto;
+  };
+  app.add_option_function<std::string>("--color", choose_color, "auto, always or never")
+      ->check(one_of({"auto", "always", "never"}))
       ->type_name("WHEN");
   app.add_flag("-v,--verbose", invocation.verbosity, "Log more; twice for everything");
   app.add_flag("-q,--quiet", invocation.quiet, "Log errors only, show no progress");
@@ -63,6 +81,8 @@ void declare(CLI::App& app, Invocation& invocation) {
   add_accel(app, invocation);
   add_coordinator(app, invocation);
   add_config(app, invocation);
+  add_completion(app, invocation);
+  add_man(app, invocation);
   add_version(app, invocation);
 }
 
@@ -91,8 +111,30 @@ std::string command_line(const CLI::App& command) {
   return parent == nullptr ? command.get_name() : command_line(*parent) + " " + command.get_name();
 }
 
+/// A word as a shell takes it.
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kSpecial = " \t\n\"'\\$`!*?[]{}()<>|&;#~^";
+  if (!word.empty() && word.find_first_of(kSpecial) == std::string_view::npos) return std::string(word);
+  std::string made = "'";
+  for (const char c : word) made += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return made + "'";
+}
+
+/// The line of `pliant run` with the -- that it lacks in front of `program`; "" where `program` is none.
+std::string with_dashes(const CLI::App& command, const std::string& program, int argc, char** argv) {
+  const bool takes_program = command_line(command) == "pliant run";
+  const auto at = std::find(argv + 1, argv + argc, program);
+  if (!takes_program || program.rfind('-', 0) == 0 || at == argv + argc) return {};
+  std::string line = "pliant";
+  for (char** word = argv + 1; word != argv + argc; ++word) {
+    if (word == at) line += " --";
+    line += fmt::format(" {}", shell_word(*word));
+  }
+  return line;
+}
+
 /// What is wrong with the command line, with the near word where there is one.
-std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
+std::string usage_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const CLI::App& command = reached(app);
   std::string text = error.what();
   if (&command == &app || !command.get_subcommands(nullptr).empty()) {
@@ -109,8 +151,12 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
                        word);
     const std::string name = word.substr(0, word.find('='));
     const std::vector<std::string> known = words_near(command, flag);
-    if (const auto near = nearest(name, known); !near.empty())
+    const std::string line = with_dashes(command, word, argc, argv);
+    if (!line.empty()) {
+      text += fmt::format("; what stands behind -- is the program to run:\n  {}", line);
+    } else if (const auto near = nearest(name, known); !near.empty()) {
       text += fmt::format("; did you mean '{}'?", near.front());
+    }
   }
   return fmt::format("pliant: error: {}\n  see {} --help", text, command_line(command));
 }
@@ -167,7 +213,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& answer) {  // --help, --version
     return app.exit(answer);
   } catch (const CLI::ParseError& error) {
-    complain(invocation, usage_text(app, error));
+    complain(invocation, usage_text(app, error, argc, argv));
     return kUsage;
   }
   if (!invocation.program.empty() && !app.got_subcommand("run")) {

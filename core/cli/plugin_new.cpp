@@ -70,12 +70,12 @@ void check_name(const std::string& name) {
   if (!good) {
     refuse(
         fmt::format("'{}' cannot be the name of a plugin: up to 64 of a-z 0-9 . _ -, the first a letter or digit; "
-                    "for example my-policy",
+                    "for example my-plan",
                     name));
   }
 }
 
-/// A name in the three ways that a plugin's files spell it: "my-policy", my_policy, MyPolicy.
+/// A name in the three ways that a plugin's files spell it: "my-sampler", my_sampler, MySampler.
 struct Spelling {
   std::string plugin;
   std::string identifier;
@@ -106,13 +106,13 @@ Spelling spelled(const std::string& plugin, const std::vector<std::string>& word
 
 /// How the template of a kind spells its own.
 Spelling spelling_of(const plugin::Kind& kind) {
-  return spelled(fmt::format("my-{}", kind.noun), {"my", std::string(kind.noun)});
+  return spelled(fmt::format("my-{}", kind.section), {"my", std::string(kind.section)});
 }
 
 /// Types and files also say what kind of plugin it is, so that no name is one that C++ or CMake has taken.
 Spelling spelling_for(const std::string& name, const plugin::Kind& kind) {
   std::vector<std::string> words = words_of(name);
-  if (words.back() != kind.noun) words.emplace_back(kind.noun);
+  if (words.back() != kind.section) words.emplace_back(kind.section);
   if (words.size() == 1 || !std::isalpha(static_cast<unsigned char>(words[0][0]))) words.insert(words.begin(), "my");
   return spelled(name, words);
 }

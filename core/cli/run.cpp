@@ -14,6 +14,7 @@
 #include "output.hpp"
 #include "pliant/job.hpp"
 #include "run_view.hpp"
+#include "values.hpp"
 
 namespace pliant::cli {
 
@@ -76,13 +77,15 @@ void add_run(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<RunArguments>();
   command->add_option("CONFIG", arguments->file, "The job's pliant.toml")->required();
   command->add_option("--workers", arguments->workers, "Worker processes; the same as --set run.workers=N")
-      ->check(CLI::PositiveNumber);
+      ->check(within(int64_t{1}, int64_t{4096}))
+      ->type_name("N");
   command
       ->add_option("--inject", arguments->injections,
                    "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy|snapshot] or "
                    "kill:agent,step=S; in sharded jobs also at=gather|scatter|finish. Stop a rank as SIGSTOP does: "
                    "stop: instead of kill:. Or have a rank leave once a step is committed: leave:rank=R,step=S. May be "
                    "given again")
+      ->check(offers_words({"kill:rank=", "kill:agent,step=", "stop:rank=", "leave:rank="}))
       ->type_name("WHAT")
       ->take_all()
       ->expected(1);

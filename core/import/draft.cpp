@@ -125,7 +125,7 @@ ImportedConfig Draft::finish() && {
   for (const JsonMember& member : root_.members) account(below("", member.key), member, {});
   if (!made_.not_carried.empty()) {
     made_.toml += "\n# Not carried:\n";
-    for (const auto& [key, reason] : made_.not_carried) made_.toml += fmt::format("# - {}: {}\n", key, reason);
+    for (const NotCarriedBlock& block : by_block(made_.not_carried)) made_.toml += "# - " + line_of(block) + "\n";
   }
   return std::move(made_);
 }

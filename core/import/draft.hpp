@@ -1,6 +1,7 @@
 // The draft of an imported config: which key of the source went where, and the TOML so far.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -74,6 +75,17 @@ class Draft {
 bool import_elasticity(Draft& draft);
 /// Fills [sampler], [lr] and [run] seed. False when dynamic batching is not enabled.
 bool import_dynamic_batching(Draft& draft, bool has_elasticity);
+
+/// How dynamic batching scales the rate.
+struct ScalingRule {
+  std::string rule;
+  Source from;
+  std::string note;
+  std::function<void()> write_base_batch;  ///< adds base_batch to [lr], or says what is to be set
+};
+/// Fills [lr] from optimizer and scheduler. `scaling`: nullptr without dynamic batching; then there is no section where
+/// neither gives anything. True when it wrote one.
+bool import_rate(Draft& draft, const ScalingRule* scaling);
 /// Fills [coordinator] for stage 3 of zero_optimization.
 void import_zero(Draft& draft);
 

@@ -130,29 +130,14 @@ class Batching {
   }
 
   void write_rate() {
-    draft_.table({"lr"});
-    if (const Source from = block_.at("lr_scaling_method")) {
-      draft_.carry(
-          from, "use", Value::of(rule_),
-          from.value->is(Type::kString) && from.value->text == rule_ ? "" : "given as " + describe(*from.value));
-    } else {
-      draft_.add("use", Value::of(rule_), "DeepSpeed's rule where lr_scaling_method is not given");
+    const Source from = block_.at("lr_scaling_method");
+    ScalingRule scaling{rule_, from, {}, [this] { write_base_batch(); }};
+    if (!from) {
+      scaling.note = "DeepSpeed's rule where lr_scaling_method is not given";
+    } else if (!from.value->is(Type::kString) || from.value->text != rule_) {
+      scaling.note = "given as " + describe(*from.value);
     }
-    write_base_rate();
-    if (rule_ == "none") return;
-    write_base_batch();
-    draft_.add("unit", Value::of(std::string("sequences")), "DeepSpeed counts sequences here");
-  }
-
-  void write_base_rate() {
-    const Source from = draft_.root().at("optimizer").at("params").at("lr");
-    if (!from) return;
-    const std::optional<double> rate =
-        from.value->is(Type::kInt) || from.value->is(Type::kFloat) ? as_float(*from.value) : std::optional<double>{};
-    if (rate && *rate >= 0 && *rate <= 1e6) return draft_.carry(from, "base_lr", Value::of(*rate));
-    draft_.leave(from.path, from.value->is(Type::kString) && from.value->text == "auto"
-                                ? "\"auto\" is no rate yet; set lr.base_lr, or hand the rate to LearningRate::at"
-                                : "not a number from 0 to 1000000; set lr.base_lr");
+    import_rate(draft_, &scaling);
   }
 
   /// DeepSpeed divides sequences by packs: its base is the train batch size.

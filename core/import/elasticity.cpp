@@ -197,9 +197,10 @@ class Block {
     draft_.comment(fmt::format(
         "strict = true, beside the options below, mends the faults of the rule: `pliant plugin info elasticity/{}`.",
         rule_));
-    draft_.comment(
-        "use = \"exact\" makes every world size valid: call the table of options [elasticity.exact], and take "
-        "prefer_larger_batch out of it. `pliant plan FILE --compare v0.1,exact` shows what it brings.");
+    draft_.comment(fmt::format(
+        "use = \"exact\" makes every world size valid: call the table of options [elasticity.exact]{}. `pliant "
+        "plan FILE --compare {},exact` shows what it brings.",
+        block_.at("prefer_larger_batch") ? ", and take prefer_larger_batch out of it" : "", rule_));
     draft_.table({"elasticity"});
     draft_.carried(block_.at("enabled"), "elasticity");
     if (version) {

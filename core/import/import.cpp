@@ -2,7 +2,9 @@
 #include "pliant/import.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/result.hpp"
@@ -57,7 +59,7 @@ Result<ImportedConfig> imported(const Json& root, std::string_view name, Diagnos
   draft.comment("");
   draft.add("config_version", config::Value::of(int64_t{1}), {});
   const bool elastic = deepspeed::import_elasticity(draft);
-  deepspeed::import_dynamic_batching(draft, elastic);
+  if (!deepspeed::import_dynamic_batching(draft, elastic)) deepspeed::import_rate(draft, nullptr);
   deepspeed::import_zero(draft);
   if (!diagnostics.failed() && !draft.carried_anything()) {
     draft.error(draft.root(), "nothing in this file can be carried", advice(draft.root()));
@@ -67,6 +69,31 @@ Result<ImportedConfig> imported(const Json& root, std::string_view name, Diagnos
 }
 
 }  // namespace
+
+std::vector<NotCarriedBlock> by_block(const std::vector<ImportedConfig::NotCarried>& keys) {
+  std::vector<NotCarriedBlock> blocks;
+  for (const auto& [key, reason] : keys) {
+    // A quoted key may have any character in it.
+    const size_t end = key.starts_with('"') ? key.size() : std::min(key.find('.'), key.size());
+    const std::string block = key.substr(0, end);
+    const auto same = [&](const NotCarriedBlock& one) { return one.block == block && one.reason == reason; };
+    auto found = std::find_if(blocks.begin(), blocks.end(), same);
+    if (found == blocks.end()) found = blocks.insert(blocks.end(), {block, reason, {}});
+    found->keys.push_back(end == key.size() ? "" : key.substr(end + 1));
+  }
+  for (NotCarriedBlock& block : blocks) {
+    if (block.keys.size() > 1) continue;
+    if (!block.keys.front().empty()) block.block += "." + block.keys.front();
+    block.keys.clear();
+  }
+  return blocks;
+}
+
+std::string line_of(const NotCarriedBlock& block) {
+  std::string text = block.block + ": " + block.reason;
+  if (!block.keys.empty()) text += fmt::format(" ({})", fmt::join(block.keys, ", "));
+  return text;
+}
 
 ImportedConfig import_deepspeed(std::string_view json, std::string_view name) {
   Diagnostics diagnostics{std::string(name), json};

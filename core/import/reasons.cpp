@@ -33,11 +33,8 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"gradient_accumulation_steps", kPlan},
     {"elasticity.ignore_non_elastic_batch_info",
      "not needed: batch sizes beside the block are listed here, not refused"},
-    {"optimizer", "the optimizer belongs to the training program"},
-    {"optimizer.params.lr", "the rate belongs to the training program: without dynamic batching nothing scales it"},
-    {"scheduler",
-     "the schedule belongs to the training program, which hands its rate to LearningRate::at; or write it as "
-     "lr.schedule: warmup, linear_decay, cosine"},
+    {"optimizer", "the optimizer itself is the training program's; [lr] has its family and rate"},
+    {"scheduler", "DeepSpeed and Pliant know no such key here"},
     {"fp16", kPrecision},
     {"bf16", kPrecision},
     {"bfloat16", kPrecision},

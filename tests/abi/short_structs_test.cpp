@@ -110,10 +110,10 @@ Struct blank() {
 
 /// What one test hands to the plugins, alive as long as their instances.
 struct Border {
-  const plugin::Instance elasticity = made_of("elasticity", "my-policy");
+  const plugin::Instance elasticity = made_of("elasticity", "my-elasticity");
   const plugin::Instance sampler = made_of("sampler", "streaming");
   const plugin::Instance balancer = made_of("balancer", "my-balancer");
-  const plugin::Instance lr = made_of("lr", "my-rule");
+  const plugin::Instance lr = made_of("lr", "my-lr");
   const plugin::Instance coordinator = made_of("coordinator", "counting");
   const plugin::Instance rendezvous = made_of("rendezvous", "my-rendezvous");
   const plugin::Instance adascale = own("lr", "adascale");

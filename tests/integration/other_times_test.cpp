@@ -17,13 +17,16 @@ TEST_CASE("a job runs, loses a worker and finishes on plugins that were built ag
     const std::string accelerator = run.second;
     CAPTURE(when);
     CAPTURE(accelerator);
+    // Templates have had their names from the section since.
+    const std::string policy = when == "earlier" ? "my-policy" : "my-elasticity";
+    const std::string rule = when == "earlier" ? "my-rule" : "my-lr";
     JobRunner job;
     job.config(fmt::format(R"(config_version = 1
 [plugins]
 dirs = ["{}/{}-plugins"]
 [elasticity]
-use = "my-policy"
-[elasticity.my-policy]
+use = "{}"
+[elasticity.{}]
 global_batch = 8
 [sampler]
 use = "streaming"
@@ -32,7 +35,7 @@ max_tokens = 32
 [balancer]
 use = "my-balancer"
 [lr]
-use = "my-rule"
+use = "{}"
 base_lr = 0.01
 [accelerator]
 use = "{}"
@@ -45,7 +48,8 @@ workers = 4
 attach = "required"
 [app]
 )",
-                           PLIANT_PLUGINS_OF_OTHER_TIMES, when, accelerator, PLIANT_TEST_BIN_DIR));
+                           PLIANT_PLUGINS_OF_OTHER_TIMES, when, policy, policy, rule, accelerator,
+                           PLIANT_TEST_BIN_DIR));
     const Ended ended = job.run_json({"--inject", "kill:rank=1,step=3"});
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);

@@ -305,6 +305,28 @@ TEST_CASE("tinylm refuses an order that is none, and one that needs shards") {
   CHECK(has(ended.err, "app.order = \"layer\" needs [coordinator]"));
 }
 
+TEST_CASE("what a program has against [app] points at the user's file") {
+  JobRunner job;
+  const std::string text = write_text(job.folder() / "mine.txt", 500);
+  const auto config = [&](const std::string& app) {
+    return "config_version = 1\n[data]\ntext = '" + text +
+           "'\n[run]\ncommand = ['tinylm']\nattach = 'required'\nname = 'toy'\n[elasticity]\nuse = 'v0.1'\n"
+           "[elasticity.'v0.1']\nmax_train_batch_size = 2\nmicro_batch_sizes = [1]\n[sampler]\nuse = 'best_fit'\n"
+           "[sampler.best_fit]\nmax_tokens = 64\n[app]\nmax_sequence = 64\n" +
+           app;
+  };
+  job.config(config("dimm = 16\n"));
+  Ended ended = job.run({"run", "pliant.toml"});
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "pliant.toml:19:1: error: unknown key 'dimm' in [app]"));
+  CHECK(has(ended.err, "19 | dimm = 16"));
+  CHECK_FALSE(has(ended.err, "config.toml:"));
+  job.config(config("\ndim = 15\nheads = 4\n"));
+  ended = job.run({"run", "pliant.toml"});
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "pliant.toml:20:7: error: app.dim must be a multiple of heads"));
+}
+
 TEST_CASE("tinylm as zero3.toml shards it has the states of pliant.toml") {
   JobRunner job;
   std::vector<std::string> words = small_job(job, "", 3);

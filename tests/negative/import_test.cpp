@@ -44,8 +44,29 @@ TEST_CASE("import writes the TOML to stdout and a line for every key not carried
   CHECK(outcome.exit_code == 0);
   CHECK(contains(outcome.out, "use = \"v0.1\""));
   CHECK(contains(outcome.out, "# - fp16.enabled: precision belongs to the training program\n"));
-  CHECK(outcome.err == "note: fp16.enabled: not carried: precision belongs to the training program\n");
+  CHECK(outcome.err == "note: not carried: fp16.enabled: precision belongs to the training program\n");
   CHECK(folder.import({"-q"}).err.empty());
+}
+
+TEST_CASE("import names the keys of one block that have one reason in one line") {
+  const Folder folder;
+  static_cast<void>(folder.write("ds.json",
+                                 "{\"fp16\": {\"enabled\": true, \"loss_scale\": 0}, \"steps_per_print\": 5, "
+                                 "\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\"}, "
+                                 "\"overlap_comm\": true, \"offload_optimizer\": {\"device\": \"cpu\"}}}"));
+  const std::string notes = folder.import().err;
+  CHECK(
+      notes ==
+      "note: not carried: fp16: precision belongs to the training program (enabled, loss_scale)\n"
+      "note: not carried: steps_per_print: monitoring belongs to the training program; `pliant run --json` reports the "
+      "job\n"
+      "note: not carried: zero_optimization: there is no tier below the device: parameters and optimizer state stay on "
+      "it (offload_param.device, offload_optimizer.device)\n"
+      "note: not carried: zero_optimization.overlap_comm: gathers and reduces always run beside the computation\n");
+  for (const char* line : {"# - fp16: precision belongs to the training program (enabled, loss_scale)\n",
+                           "# - zero_optimization.overlap_comm: "}) {
+    CHECK(contains(folder.import({"-q"}).out, line));
+  }
 }
 
 TEST_CASE("what import wrote passes config check and plan") {

@@ -37,19 +37,21 @@ TEST_CASE("plugin new: the name stands wherever the template had its own") {
   const auto told = nlohmann::json::parse(outcome.out);
   CHECK(told["schema"] == "pliant.plugin_new/1");
   CHECK(told["folder"] == folder);
-  CHECK(told["files"] == std::vector<std::string>{"CMakeLists.txt", "pliant.toml", "v3_fast_policy.cpp"});
+  CHECK(told["files"] == std::vector<std::string>{"CMakeLists.txt", "pliant.toml", "v3_fast_elasticity.cpp"});
   CHECK(told["plugin_file"] == "build/elasticity-v3.fast.pliant.so");
   const std::string toml = content(folder + "/pliant.toml");
   CHECK(toml.find("use = \"v3.fast\"") != std::string::npos);
   CHECK(toml.find("path = \"build/elasticity-v3.fast.pliant.so\"") != std::string::npos);
   CHECK(toml.find("[elasticity.\"v3.fast\"]") != std::string::npos);
-  const std::string source = content(folder + "/v3_fast_policy.cpp");
-  CHECK(source.find("struct V3FastPolicy {") != std::string::npos);
-  CHECK(source.find("(V3FastPolicy, \"v3.fast\", ") != std::string::npos);
-  CHECK(content(folder + "/CMakeLists.txt").find("v3_fast_policy KIND elasticity NAME v3.fast") != std::string::npos);
-  for (const char* file : {"/pliant.toml", "/v3_fast_policy.cpp", "/CMakeLists.txt"}) {
+  const std::string source = content(folder + "/v3_fast_elasticity.cpp");
+  CHECK(source.find("struct V3FastElasticity {") != std::string::npos);
+  CHECK(source.find("(V3FastElasticity, \"v3.fast\", ") != std::string::npos);
+  CHECK(content(folder + "/CMakeLists.txt").find("v3_fast_elasticity KIND elasticity NAME v3.fast") !=
+        std::string::npos);
+  for (const char* file : {"/pliant.toml", "/v3_fast_elasticity.cpp", "/CMakeLists.txt"}) {
     const std::string text = content(folder + file);
-    for (const char* old : {"my-policy", "my_policy", "MyPolicy"}) CHECK(text.find(old) == std::string::npos);
+    for (const char* old : {"my-elasticity", "my_elasticity", "MyElasticity"})
+      CHECK(text.find(old) == std::string::npos);
   }
 }
 

@@ -105,7 +105,7 @@ LINES = [
     "docs/explanation/architecture.md: none.hpp is no public header, or stands in two rooms",
     "core/src/plan/empty.cpp: it is empty",
     "core/src/plan/silent.cpp: its first line does not say what it is for",
-    "sdk/template/lr/my_rule.cpp: the kind [lr] has no template",
+    "sdk/template/lr/my_lr.cpp: the kind [lr] has no template",
     "sdk/template/README.md does not say of [sampler] what",
     "scripts/lint: nothing needs this excuse any more: core/src/elastic/agent/job\\.cpp",
 ]
@@ -133,7 +133,7 @@ def broken_tree(root):
     rows = clean_table() + "| `core/src/gone` | it. | `elsewhere` | `door.hpp`, `none.hpp` |\n"
     rows += "| `core/src/balance/again` | it. | nothing | `door.hpp` |\n"
     write(root, "docs/explanation/architecture.md", rows)
-    (root / "sdk/template/lr/my_rule.cpp").unlink()
+    (root / "sdk/template/lr/my_lr.cpp").unlink()
     (root / "core/src/elastic/agent/job.cpp").unlink()
     told = root / "sdk/template/README.md"
     told.write_text("".join(line for line in told.read_text().splitlines(True) if not line.startswith("- `sampler`:")))

@@ -18,6 +18,7 @@
 #include "output.hpp"
 #include "pliant/error.hpp"
 #include "units.hpp"
+#include "values.hpp"
 
 namespace pliant::cli {
 
@@ -128,11 +129,11 @@ void add_model_options(CLI::App& command, SimulateArguments& arguments) {
       command
           .add_option("--layers", arguments.layers, "Layers of the model, each a weight and a bias of 1024. Default: 8")
           ->type_name("N")
-          ->check(CLI::Range(1, 1000000).description(""));
+          ->check(within(1, 1000000));
   CLI::Option* elements =
       command.add_option("--elements", arguments.elements, "Elements of each weight. Default: 1048576")
           ->type_name("N")
-          ->check(CLI::Range(0, 1 << 30).description(""));
+          ->check(within(0, 1 << 30));
   CLI::Option* safetensors =
       command
           .add_option(
@@ -141,15 +142,13 @@ void add_model_options(CLI::App& command, SimulateArguments& arguments) {
           ->type_name("FILE")
           ->excludes(layers)
           ->excludes(elements);
-  command.add_option("--steps", arguments.steps, "Steps. Default: 3")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000).description(""));
+  command.add_option("--steps", arguments.steps, "Steps. Default: 3")->type_name("N")->check(within(1, 1000));
   CLI::Option* micro_batches =
       command
           .add_option("--micro-batches", arguments.micro_batches,
                       "Micro-batches of a step, each with a pass of its own: a forward and a backward. Default: 1")
           ->type_name("N")
-          ->check(CLI::Range(1, 1000).description(""));
+          ->check(within(1, 1000));
   command
       .add_option("--trace", arguments.trace,
                   "Take the model, the visits of the longest step and what the program computed between them from this "
@@ -194,6 +193,7 @@ void add_comparison_options(CLI::App& command, SimulateArguments& arguments) {
       .add_option("--compare", arguments.coordinators,
                   "Simulate several coordinators in one table; each takes its own [coordinator.NAME] of the config, or "
                   "its defaults")
+      ->check(offers_plugins("coordinator"))
       ->type_name("NAME,...");
   command
       .add_option(

@@ -14,14 +14,21 @@ namespace pliant::cli {
 
 namespace {
 
+/// `config` with this coordinator, which has its options from its own table alone.
+Config chosen(const Config& config, const std::string& name) {
+  if (config.use("coordinator") == name) return config;
+  std::vector<std::string> sets = sets_for_plugin(config, "coordinator", name);
+  std::erase_if(sets, [](const std::string& set) {
+    return !set.starts_with("coordinator.use=") && !set.starts_with("coordinator.path=");
+  });
+  return config.with(sets);
+}
+
 /// One coordinator at budgets.
 class Contestant {
  public:
   Contestant(const Config& config, const SimulationQuestion& question, const std::string& name)
-      : config_(config.use("coordinator") == name ? config
-                                                  : config.with({"coordinator.use=" + config::toml_quoted(name)})),
-        question_(question),
-        name_(name) {}
+      : config_(chosen(config, name)), question_(question), name_(config_.use("coordinator")) {}
 
   ComparedRun at(std::optional<uint64_t> budget) {
     ComparedRun made{name_, budget, true, "", std::nullopt};

@@ -15,6 +15,7 @@
 #include "pack/views.hpp"
 #include "pliant/error.hpp"
 #include "progress.hpp"
+#include "values.hpp"
 
 namespace pliant::cli {
 
@@ -41,7 +42,7 @@ PackCompared compare_one(const Config& config, const std::string& sampler, const
                          const PackBatch& batch, const PackQuestion& question, ProgressLine& progress) {
   try {
     const Config other = with_plugin(config, "sampler", sampler);
-    return {sampler, study_pack(other, dataset, batch, question, progress), ""};
+    return {other.use("sampler"), study_pack(other, dataset, batch, question, progress), ""};
   } catch (const Error& error) {
     if (error.exit_code() == ExitCode::kPlugin) throw;
     return {sampler, std::nullopt, error.message()};
@@ -101,24 +102,25 @@ void add_pack(CLI::App& app, Invocation& invocation) {
       .add_option("CONFIG", given->file, "The config file, often pliant.toml; [data] lengths and [sampler] are used")
       ->required();
   command.add_option("--epoch", given->question.epoch, "The epoch to pack; random orders differ by epoch. Default: 0")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
+      ->check(within(int64_t{0}, int64_t{1} << 40))
       ->type_name("N");
   command
       .add_option("--global-batch", given->question.global_batch,
                   "Packs of a batch, for a config without [elasticity]. Default: 1")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
+      ->check(within(int64_t{1}, int64_t{1} << 40))
       ->type_name("N");
   command
       .add_option("--world-size", given->question.world_sizes,
                   "Predict at these numbers of ranks how long they wait for each other. Default: some that the plan "
                   "admits")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description(""))
+      ->check(within(int64_t{1}, int64_t{1} << 20))
       ->delimiter(',')
       ->type_name("N,...");
   CLI::Option* compared =
       command
           .add_option("--compare", given->samplers,
                       "Pack by several samplers with the same options, e.g. next_fit,best_fit,streaming, in one table")
+          ->check(offers_plugins("sampler"))
           ->type_name("SAMPLER,...");
   command
       .add_option("--plot", given->figure_file,

@@ -17,6 +17,7 @@
 #include "plan/views.hpp"
 #include "pliant/error.hpp"
 #include "pliant/sharded.hpp"
+#include "values.hpp"
 
 namespace pliant::cli {
 
@@ -58,7 +59,7 @@ Study study_of(const Config& config, int64_t world_size) {
 Compared compare_one(const Config& config, const std::string& policy, int64_t world_size) {
   try {
     const Config other = with_plugin(config, "elasticity", policy);
-    Compared made{policy, Study(other, 0), "", ""};
+    Compared made{other.use("elasticity"), Study(other, 0), "", ""};
     if (world_size == 0) return made;
     try {
       Study there(other, world_size);
@@ -158,16 +159,17 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           .add_option("--world-size", given->world_size,
                       "Plan for this many ranks: fails if it is not valid, with the nearest and with changes of the "
                       "config that make it valid. Default: what [run] workers starts, else the largest valid")
-          ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
+          ->check(within(int64_t{1}, int64_t{1} << 40))
           ->type_name("N");
   command.add_option("--nodes", given->nodes, "Plan for this many whole nodes of num_gpus_per_node devices")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
+      ->check(within(int64_t{1}, int64_t{1} << 40))
       ->type_name("N")
       ->excludes(ranks);
   CLI::Option* compare =
       command
           .add_option("--compare", given->policies,
                       "Plan by several policies with the same options, e.g. v0.1,v0.2,exact, in one table")
+          ->check(offers_plugins("elasticity"))
           ->type_name("POLICY,...");
   CLI::Option* plot =
       command
@@ -189,7 +191,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   command
       .add_option("--optimizer-states", given->states,
                   "Arrays that the optimizer keeps for each weight, for --memory. Default: 2, as AdamW")
-      ->check(CLI::Range(int64_t{0}, int64_t{64}).description(""))
+      ->check(within(int64_t{0}, int64_t{64}))
       ->type_name("N")
       ->needs(memory);
   command

@@ -48,6 +48,7 @@ std::string plan_json(const Study& study) {
   json["global_batch"] = plan.global_batch;
   json.update(report_json(study.shown()));
   json["mean_efficiency"] = study.mean_efficiency();
+  json["largest_counted"] = study.largest_counted();
   json["granule"] = plan.granule;
   json["model_parallel_size"] = plan.model_parallel_size;
   json["devices_per_node"] = plan.devices_per_node;
@@ -82,7 +83,7 @@ WorldRange compared_sizes(const std::vector<Compared>& policies) {
     if (!one.study) continue;
     const bool fresh = sizes.first == 0;
     sizes.first = fresh ? one.study->first_size() : std::min(sizes.first, one.study->first_size());
-    sizes.last = std::max(sizes.last, one.study->last_size());
+    sizes.last = std::max(sizes.last, one.study->largest_counted());
   }
   return sizes;
 }
@@ -105,7 +106,9 @@ std::string compare_json(const std::vector<Compared>& policies, int64_t world_si
     row["granule"] = study.plan().granule;
     row["world_size_count"] = study.plan().count();
     row["largest_world_size"] = study.last_size();
-    row["mean_efficiency"] = study.mean_efficiency(sizes.first, sizes.last);
+    row["mean_efficiency"] = study.mean_efficiency();
+    row["largest_counted"] = study.largest_counted();
+    row["mean_efficiency_of_clusters"] = study.mean_efficiency(sizes.first, sizes.last);
     row["digest"] = study.planner().digest();
     if (world_size > 0) {
       const bool valid = study.shown().world_size == world_size;

@@ -41,7 +41,7 @@ std::optional<double> learning_rate_of(const Config& config, int64_t rows) {
 }  // namespace
 
 Study::Study(const Config& config, int64_t world_size) : config_(config), planner_(config) {
-  plan_ = first_plan(world_size);
+  plan_ = world_size > 0 ? planner_.plan(world_size) : any_plan(planner_);
   if (world_size == 0) {
     const int64_t wanted = config.has("run") ? plan_.largest_valid(config.run().workers) : 0;
     world_size = wanted > 0 ? wanted : last_size();
@@ -50,23 +50,21 @@ Study::Study(const Config& config, int64_t world_size) : config_(config), planne
   shown_ = report(plan_, world_size);
 }
 
-/// A policy may need to know how many devices there are: it is then asked at sizes from 1 on until its answer has more
-/// than that one.
-Plan Study::first_plan(int64_t world_size) const {
-  if (world_size > 0) return planner_.plan(world_size);
+Plan any_plan(const Planner& planner) {
   try {
-    return planner_.plan(0, world_size_text());
+    return planner.plan(0, world_size_text());
   } catch (const Error& error) {
     if (error.status() != Status::kInvalidArgument || world_size_text()) throw;
+    std::optional<Error> refused;  // for another reason than that nobody said how many there are
     for (int64_t devices = 1; devices <= kMostProbed; ++devices) {
       try {
-        Plan plan = planner_.plan(0, std::to_string(devices));
+        Plan plan = planner.plan(0, std::to_string(devices));
         if (plan.count() > 1) return plan;
-      } catch (const Error&) {
-        continue;  // no plan for this number of devices
+      } catch (const Error& there) {
+        if (!refused && there.status() != Status::kIncompatibleWorldSize) refused = there;
       }
     }
-    throw;
+    throw refused.value_or(error);
   }
 }
 
@@ -156,7 +154,7 @@ double Study::mean_efficiency(int64_t first, int64_t last) const {
 }
 
 double Study::mean_efficiency() const {
-  return mean_efficiency(first_size(), last_size());
+  return mean_efficiency(first_size(), largest_counted());
 }
 
 std::string Study::learning_rate_text() const {

@@ -52,15 +52,15 @@ class Study {
   [[nodiscard]] double efficiency_of(int64_t ranks) const;
   /// Mean of efficiency_of from `first` to `last`; of an even sample where there are more than a million.
   [[nodiscard]] double mean_efficiency(int64_t first, int64_t last) const;
-  /// From the first valid size to the last.
+  /// From the first valid size to the largest that the policy counted when it chose the batch: its own claim.
   [[nodiscard]] double mean_efficiency() const;
+  [[nodiscard]] int64_t largest_counted() const { return plan_.largest_counted; }
   [[nodiscard]] int64_t first_size() const { return plan_.world_sizes.front().first; }
   [[nodiscard]] int64_t last_size() const { return plan_.world_sizes.back().last; }
   /// How the learning rate follows the batch, in words; "" without [lr].
   [[nodiscard]] std::string learning_rate_text() const;
 
  private:
-  [[nodiscard]] Plan first_plan(int64_t world_size) const;
   [[nodiscard]] SizeReport report(const Plan& plan, int64_t world_size) const;
   [[nodiscard]] std::vector<int64_t> sizes_to_list(int64_t most) const;
 
@@ -69,6 +69,10 @@ class Study {
   Plan plan_;
   SizeReport shown_;
 };
+
+/// A plan at no world size in particular. A policy may need to know how many devices there are: it is then asked at
+/// sizes from 1 on until its answer has more than that one. Throws what the policy has against its options.
+Plan any_plan(const Planner& planner);
 
 /// `nodes` whole nodes in data-parallel ranks. Throws (exit 2) when the policy knows of no nodes or they hold no whole
 /// number of ranks.

@@ -96,8 +96,9 @@ std::string plan_text(const Study& study) {
   if (study.unusable_count() > 0) {
     rows.push_back({"unusable", ranges_text(study.unusable(kMostGaps), 2, last)});
   }
-  rows.push_back({"mean efficiency", fmt::format("{} of the device time, over clusters of {} to {} ranks",
-                                                 percent(study.mean_efficiency()), study.first_size(), last)});
+  rows.push_back(
+      {"mean efficiency", fmt::format("{} of the device time, over clusters of {} to {} ranks",
+                                      percent(study.mean_efficiency()), study.first_size(), study.largest_counted())});
   if (const std::string rate = study.learning_rate_text(); !rate.empty()) rows.push_back({"learning rate", rate});
   if (plan.min_resize_interval_s > 0) {
     rows.push_back({"min time", fmt::format("{} s between resizes that nothing forces", plan.min_resize_interval_s)});
@@ -109,12 +110,13 @@ std::string plan_text(const Study& study) {
 
 std::string compare_text(const std::vector<Compared>& policies, int64_t world_size) {
   std::vector<std::string> heads{"policy", "global batch", "granule", "valid sizes", "largest", "mean efficiency"};
+  const WorldRange sizes = compared_sizes(policies);
+  heads.push_back(fmt::format("over {} to {} ranks", sizes.first, sizes.last));
   const std::string at = world_size > 0 ? fmt::format("at {}", world_size) : "";
   if (world_size > 0) {
     for (const char* head : {"micro-batch", "a step", "efficiency"}) heads.push_back(fmt::format("{} {}", head, at));
   }
   std::vector<std::vector<std::string>> rows{heads};
-  const WorldRange sizes = compared_sizes(policies);
   std::string remarks;
   for (const Compared& one : policies) {
     if (!one.study) {
@@ -131,6 +133,7 @@ std::string compare_text(const std::vector<Compared>& policies, int64_t world_si
                                    std::to_string(study.plan().granule),
                                    std::to_string(study.plan().count()),
                                    std::to_string(study.last_size()),
+                                   percent(study.mean_efficiency()),
                                    percent(study.mean_efficiency(sizes.first, sizes.last))};
     if (world_size > 0) {
       const bool valid = study.shown().world_size == world_size;
@@ -142,10 +145,10 @@ std::string compare_text(const std::vector<Compared>& policies, int64_t world_si
   }
   std::string text = table(rows, 1);
   if (sizes.first > 0) {
-    text += fmt::format(
-        "\nMean efficiency: of the device time, over clusters with room for {} to {} ranks; where a size is not valid, "
-        "the largest\nvalid one that fits is started and the other devices idle.\n",
-        sizes.first, sizes.last);
+    text +=
+        "\nMean efficiency: part of the device time that computes, over the clusters that the policy chose the batch "
+        "for, as\n`pliant plan` shows it; behind it the same over the clusters of all policies. Where a size is not "
+        "valid, the largest\nvalid one that fits is started and the other devices idle.\n";
   }
   return text + (remarks.empty() ? "" : "\n" + remarks);
 }

@@ -22,7 +22,7 @@ struct Compared {
   std::string remark;  ///< about the world size asked for
 };
 
-/// Cluster sizes that a comparison looks at: from the first size that any policy has to the last.
+/// Cluster sizes that a comparison looks at: from the first size that any policy has to the largest that any counted.
 WorldRange compared_sizes(const std::vector<Compared>& policies);
 
 std::string compare_text(const std::vector<Compared>& policies, int64_t world_size);

@@ -10,6 +10,7 @@
 #include "output.hpp"
 #include "pliant/error.hpp"
 #include "trace/views.hpp"
+#include "values.hpp"
 
 namespace pliant::cli {
 
@@ -44,12 +45,12 @@ void add_trace(CLI::App& app, Invocation& invocation) {
   command
       ->add_option("--rank", given->choice.rank,
                    "Report on this rank only. Default: all ranks; the figure is of rank 0")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
+      ->check(within(int64_t{0}, int64_t{1} << 40))
       ->type_name("R");
   command
       ->add_option("--step", given->choice.step,
                    "Report on this step only. Default: all steps; the figure is of the last that was recorded whole")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
+      ->check(within(int64_t{0}, int64_t{1} << 40))
       ->type_name("S");
   add_json(*command, invocation);
   command->footer(

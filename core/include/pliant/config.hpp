@@ -15,7 +15,8 @@ namespace pliant {
 /// [run]: the job. Times in seconds. Defaults are those of the members.
 struct RunOptions {
   int64_t workers = 1;               ///< worker processes on this node, 1..4096
-  std::vector<std::string> command;  ///< program and arguments; what follows `--` on the command line replaces it
+  std::vector<std::string> command;  ///< program and arguments; a program with a `/` in it counts from working_dir.
+                                     ///< What follows `--` on the command line replaces it
   int64_t seed = 1;                  ///< of row order and weights, >= 0
   int64_t epochs = 1;                ///< >= 1
   int64_t max_steps = 0;             ///< stop after that many steps; 0 = after the last epoch
@@ -153,8 +154,13 @@ class Config {
   std::shared_ptr<const detail::ConfigState> state_;
 };
 
+/// What with_plugin sets, each as for Config::with: `use`, the file where the config has one, and the options that are
+/// carried over. Empty where `section` has that plugin already.
+std::vector<std::string> sets_for_plugin(const Config& config, const std::string& section, const std::string& name);
+
 /// `config` with `use = name` in `section` ("elasticity", "sampler", ...), which was opened: options that both plugins
-/// have and somebody set are carried over, unless the config has them for `name`. Throws as Config::open.
+/// have and somebody set are carried over, unless the config has them for `name`. A name with a `/` is that of a plugin
+/// file, from the working directory. Throws as Config::open.
 Config with_plugin(const Config& config, const std::string& section, const std::string& name);
 
 }  // namespace pliant

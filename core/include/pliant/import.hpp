@@ -22,6 +22,18 @@ struct ImportedConfig {
   std::vector<NotCarried> not_carried;  ///< in the order of the source
 };
 
+/// Keys of one block of the source that were left out for one reason.
+struct NotCarriedBlock {
+  std::string block;              ///< "fp16"; the whole key where there is but one: "fp16.enabled"
+  std::string reason;             ///< one line
+  std::vector<std::string> keys;  ///< below the block; empty where there is but one key
+};
+/// In the order of their first keys.
+std::vector<NotCarriedBlock> by_block(const std::vector<ImportedConfig::NotCarried>& keys);
+
+/// `fp16: precision belongs to the training program (enabled, loss_scale)`
+std::string line_of(const NotCarriedBlock& block);
+
 /// Translates a DeepSpeed config, JSON as Python reads it. The [elasticity] section plans as DeepSpeed does. Pure:
 /// touches no file and no environment. `name` is how messages call the source. Throws Error (exit 2), with a position,
 /// for text that is no JSON, for a block that DeepSpeed refuses, and when nothing in the source can be carried.

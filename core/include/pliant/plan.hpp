@@ -36,7 +36,9 @@ struct Plan {
   std::vector<WorldRange> world_sizes;  ///< valid data-parallel world sizes: ascending, disjoint
   int64_t devices_per_node = 0;         ///< 0 = the policy knows of no nodes
   int64_t min_resize_interval_s = 0;    ///< seconds between two resizes that nothing forces
-  std::vector<std::string> warnings;    ///< what the policy says against its own answer, one line each
+  int64_t largest_counted = 0;  ///< the largest cluster, in ranks, that the choice of the batch counted; at least the
+                                ///< last valid size
+  std::vector<std::string> warnings;  ///< what the policy says against its own answer, one line each
 
   [[nodiscard]] bool valid(int64_t world_size) const;
   /// The largest valid size <= at_most, or 0.

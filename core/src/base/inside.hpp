@@ -1,12 +1,20 @@
 // The way from a handle of the embedding API to what it stands for. The library has it, programs have not.
 #pragma once
 
+#include <memory>
+#include <utility>
+
 namespace pliant::detail {
 
 struct Inside {
   template <class Handle>
   static const auto& pointer(const Handle& handle) {
     return handle.state_;
+  }
+  /// The handle of `state`.
+  template <class Handle, class State>
+  static Handle handle_of(std::shared_ptr<State> state) {
+    return Handle(std::move(state));
   }
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/environment.hpp"
+#include "config/app_places.hpp"
 #include "config/selector.hpp"
 #include "config/values/overrides.hpp"
 #include "config/values/parse.hpp"
@@ -244,14 +245,14 @@ Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overri
 }
 
 Result<StatePtr> open_state(const fs::path& file, const ConfigNeeds& needs, const ConfigOverrides& overrides,
-                            bool every_section) {
+                            bool every_section, std::string_view app_places) {
   Result<std::string> text = read_text(file);
   if (!text) return failed(std::move(text));
-  return open_text(std::move(*text), file, needs, overrides, every_section);
+  return open_text(std::move(*text), file, needs, overrides, every_section, app_places);
 }
 
 Result<StatePtr> open_text(std::string text, const fs::path& name, const ConfigNeeds& needs,
-                           const ConfigOverrides& overrides, bool every_section) {
+                           const ConfigOverrides& overrides, bool every_section, std::string_view app_places) {
   for (const std::string& need : needs) {
     if (plugin::kind_of(need) == nullptr)
       return failed(Status::kInvalidArgument, fmt::format("no kind of plugins has the section [{}]", need),
@@ -268,6 +269,7 @@ Result<StatePtr> open_text(std::string text, const fs::path& name, const ConfigN
   Environment environment(overrides.read_environment);
   apply_core_environment(environment, state->root);
   apply_assignments(assignments_of(overrides), state->root, *diagnostics);
+  if (!app_places.empty()) place_app(app_places, state->root);
   check_version(state->root, empty, *diagnostics);
   check_sections(state->root, *diagnostics);
   for (const std::string& section : core_sections()) read_core_section(section, *state, *diagnostics);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -15,13 +16,16 @@ namespace pliant::config {
 using StatePtr = std::shared_ptr<const detail::ConfigState>;
 
 /// As Config::open. With `every_section` the plugins of all sections that are there are opened and checked, beside
-/// those that `needs` names.
+/// those that `needs` names. `app_places`: where the keys of [app] were written (config/app_places.hpp), for a file
+/// that was made of another.
 Result<StatePtr> open_state(const std::filesystem::path& file, const ConfigNeeds& needs,
-                            const ConfigOverrides& overrides, bool every_section = false);
+                            const ConfigOverrides& overrides, bool every_section = false,
+                            std::string_view app_places = {});
 
 /// The same for a text that was read already; `name`: the path of its file, as messages give it.
 Result<StatePtr> open_text(std::string text, const std::filesystem::path& name, const ConfigNeeds& needs,
-                           const ConfigOverrides& overrides, bool every_section = false);
+                           const ConfigOverrides& overrides, bool every_section = false,
+                           std::string_view app_places = {});
 
 /// The search path without a config: --plugin-dir, PLIANT_PLUGIN_PATH, installed.
 Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overrides);

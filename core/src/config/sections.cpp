@@ -15,7 +15,9 @@ using Table = sdk::Options<T>;
 void fill(Table<RunOptions>& o) {
   using R = RunOptions;
   o.add("workers", &R::workers, "Worker processes on this node.").range(1, 4096);
-  o.add("command", &R::command, "Program and arguments; what follows -- on the command line replaces it.");
+  o.add("command", &R::command,
+        "Program and arguments; a program with a / in it counts from working_dir. What follows -- on the command line "
+        "replaces it.");
   o.add("seed", &R::seed, "Seed of the row order and of the weights.").at_least(0);
   o.add("epochs", &R::epochs, "Passes over the samples.").at_least(1);
   o.add("max_steps", &R::max_steps, "Stop after that many steps; 0 = after the last epoch.").at_least(0).unit("steps");

@@ -34,6 +34,13 @@ KeyPath table_path(const Selection& selection) {
   return {std::string(selection.kind->section), selection.use};
 }
 
+/// True when an option that the plugin requires was not given.
+bool lacks_options(const Selection& selection) {
+  return std::any_of(selection.table.rows.begin(), selection.table.rows.end(), [](const Effective& row) {
+    return (row.option->flags & PLIANT_OPTION_REQUIRED) != 0 && !row.is_set;
+  });
+}
+
 }  // namespace
 
 const Value* Selector::section(const plugin::Kind& kind) const {
@@ -146,6 +153,18 @@ bool Selector::open(Selection& selection, bool by_path) {
   return true;
 }
 
+const Member* Selector::unquoted_table(const Value& section, std::string_view name) {
+  if (name.find('.') == std::string_view::npos) return nullptr;
+  const Member* found = nullptr;
+  for (const Value* within = &section; !name.empty(); within = &found->value) {
+    const size_t dot = std::min(name.find('.'), name.size());
+    found = within->type == Value::Type::kTable ? within->member(name.substr(0, dot)) : nullptr;
+    if (found == nullptr) return nullptr;
+    name.remove_prefix(std::min(dot + 1, name.size()));
+  }
+  return found != nullptr && found->value.type == Value::Type::kTable ? found : nullptr;
+}
+
 void Selector::configure(Selection& selection) {
   const KeyPath path = table_path(selection);
   const std::vector<pliant_option>& options = selection.plugin->options();
@@ -156,6 +175,13 @@ void Selector::configure(Selection& selection) {
   }
   const Value* parent = section(*selection.kind);
   const Member* member = parent == nullptr ? nullptr : parent->member(selection.use);
+  if (parent != nullptr && member == nullptr) {
+    member = unquoted_table(*parent, selection.use);
+    if (member != nullptr) {
+      diagnostics_.error(member->key_origin, fmt::format("'{}' has a dot in it, so it stands in quotes", selection.use),
+                         {fmt::format("write [{}]", dotted(path))});
+    }
+  }
   const Value* table = member == nullptr ? nullptr : &member->value;
   Origin fallback = member != nullptr ? member->key_origin : selection.use_origin;
   if (table != nullptr && table->type != Value::Type::kTable) {
@@ -236,15 +262,26 @@ void Selector::check_unused_table(const plugin::Kind& kind, const Member& member
 
 void Selector::report_idle_table(const Selection& selection, const Member& member,
                                  const std::vector<std::string>& known) {
-  std::vector<std::string> notes{fmt::format("'{}' is in use", selection.use)};
-  if (const auto near = nearest(member.key, known); !near.empty()) {
-    notes.push_back(fmt::format("did you mean '{}'?", near.front()));
+  const Value* const table = section(*selection.kind);
+  for (const std::string& name : known) {
+    const bool begins_it = name.rfind(member.key + ".", 0) == 0;
+    if (!begins_it || table == nullptr || unquoted_table(*table, name) == nullptr) continue;
+    if (name == selection.use) return;  // reported where it was configured
+    diagnostics_.warning(member.key_origin, fmt::format("'{}' has a dot in it, so it stands in quotes", name),
+                         {fmt::format("write [{}]", dotted({std::string(selection.kind->section), name}))});
+    return;
   }
+  std::vector<std::string> notes{fmt::format("'{}' is in use", selection.use)};
+  const auto near = nearest(member.key, known);
+  if (!near.empty()) notes.push_back(fmt::format("did you mean '{}'?", near.front()));
   std::string message = fmt::format("[{}] belongs to no installed plugin, so nothing reads it",
                                     dotted({std::string(selection.kind->section), member.key}));
   // A file may carry tables for plugins of another machine; what was typed for this very call may not.
+  // Nor may a table that the plugin in use waits for: it is what the missing options stand in.
   const bool typed = member.key_origin.layer > Layer::kFile;
-  if (typed) return diagnostics_.error(member.key_origin, std::move(message), std::move(notes));
+  const bool missed = !near.empty() && near.front() == selection.use && lacks_options(selection);
+  if (missed) notes = {fmt::format("write [{}]", dotted(table_path(selection)))};
+  if (typed || missed) return diagnostics_.error(member.key_origin, std::move(message), std::move(notes));
   diagnostics_.warning(member.key_origin, std::move(message), std::move(notes));
 }
 

@@ -39,6 +39,8 @@ class Selector {
   std::vector<Selection> links_of(std::string_view key, const Selection& used, bool needed);
   [[nodiscard]] bool is_link(const plugin::Kind& kind, std::string_view name) const;
   void configure(Selection& selection);
+  /// The table of `name` in `section` where its header lacks the quotes that a dot needs; nullptr when there is none.
+  static const Member* unquoted_table(const Value& section, std::string_view name);
   void check_keys(const Selection& selection);
   /// Tables of plugins that are not in use: checked when their plugin is installed, else worth a warning.
   void check_unused_tables(const Selection& selection, bool needed);

@@ -38,6 +38,8 @@ class RunDirectory {
   [[nodiscard]] std::filesystem::path config_before(const std::string& digest) const {
     return path_ / "configs" / (digest + ".toml");
   }
+  /// Where [app] was written (config/app_places.hpp).
+  [[nodiscard]] std::filesystem::path app_places() const { return path_ / "config.places.json"; }
   [[nodiscard]] std::filesystem::path facts() const { return path_ / "job.json"; }
   [[nodiscard]] std::filesystem::path ledger() const { return path_ / "ledger.jsonl"; }
   [[nodiscard]] std::filesystem::path dataset() const { return path_ / "dataset.bin"; }

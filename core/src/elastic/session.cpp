@@ -11,8 +11,11 @@
 #include <utility>
 
 #include "base/environment.hpp"
+#include "base/inside.hpp"
 #include "base/result.hpp"
+#include "config/open.hpp"
 #include "data/digest.hpp"
+#include "data/input_file.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
 
@@ -184,7 +187,9 @@ Session Session::attach() {
   if (digest != nullptr) needs.insert("elasticity");
   ConfigOverrides as_resolved;
   as_resolved.read_environment = false;
-  Config config = Config::open(where.config(), needs, as_resolved);
+  const auto places = data::read_whole(where.app_places());
+  Config config = detail::Inside::handle_of<Config>(or_throw(config::open_state(
+      where.config(), needs, as_resolved, false, places ? std::string_view((*places)->bytes()) : std::string_view())));
   if (digest != nullptr) or_throw(ensure_same_elasticity_as_agent(config, digest));
   elastic::JobFacts facts = or_throw(where.read_facts());
   auto state = std::make_unique<State>(std::move(where), std::move(config), std::move(facts), std::move(agent));

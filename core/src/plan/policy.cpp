@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,7 @@ Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& ques
   plan.model_parallel_size = made.model_parallel_size;
   plan.devices_per_node = made.devices_per_node;
   plan.min_resize_interval_s = made.min_resize_interval_s;
+  plan.largest_counted = made.largest_counted;
   plan.world_sizes.reserve(sizes.ranges().size());
   for (const auto& [first, last, step] : sizes.ranges()) plan.world_sizes.push_back({first, last, step});
   return plan;
@@ -74,9 +76,11 @@ Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::st
   numbers.model_parallel_size = plan.model_parallel_size;
   numbers.devices_per_node = plan.devices_per_node;
   numbers.min_resize_interval_s = plan.min_resize_interval_s;
+  numbers.largest_counted = plan.largest_counted;
   const std::string fault = sdk::plan_fault(numbers, plan.world_sizes, question.world_size);
   if (!fault.empty()) return failed(Status::kInternal, fmt::format("{} {}", who, fault), ExitCode::kPlugin);
   join(plan.world_sizes);
+  if (!plan.world_sizes.empty()) plan.largest_counted = std::max(plan.largest_counted, plan.world_sizes.back().last);
   return plan;
 }
 

@@ -32,11 +32,11 @@ struct PolicyExact {
 
   static void options(sdk::Options<PolicyExact>& table) {
     table
-        .add(
-            "max_train_batch_size", &PolicyExact::max_train_batch_size,
-            "The largest global batch; of the batches at or below it the one is chosen that has the highest mean "
-            "efficiency over all world sizes: the best of all up to 524288 granules, above that the best of the 262144 "
-            "largest.")
+        .add("max_train_batch_size", &PolicyExact::max_train_batch_size,
+             "The largest global batch; of the batches at or below it that have room for max_gpus the one is chosen "
+             "that "
+             "has the highest mean efficiency over clusters from min_gpus to max_gpus, as far as this cap has granules "
+             "for them: the best of all up to 524288 granules, above that the best of the 262144 largest.")
         .required()
         .at_least(1)
         .unit("rows");
@@ -132,6 +132,7 @@ struct PolicyExact {
     made.devices_per_node = num_gpus_per_node;
     made.min_resize_interval_s = seconds_of(min_time);
     made.world_sizes = {{low_, high_, step_}};
+    if (counted_high_ > high_) made.largest_counted = counted_high_;
     if (size > 0 && (size < low_ || size > high_ || size % step_ != 0)) throw sdk::IncompatibleWorldSize(refusal(size));
     return made;
   }
@@ -160,6 +161,7 @@ struct PolicyExact {
       micro_batch_ = micro;
     }
     batch_ = best->granules * granule;
+    counted_high_ = high_;
     high_ = std::min(high_, best->granules / step_ * step_);
   }
 
@@ -260,7 +262,8 @@ struct PolicyExact {
   int64_t micro_batch_ = 0;
   int64_t low_ = 1;  ///< ranks, as the next three
   int64_t high_ = 1;
-  int64_t wanted_high_ = 1;  ///< by max_gpus alone
+  int64_t wanted_high_ = 1;   ///< by max_gpus alone
+  int64_t counted_high_ = 1;  ///< by max_gpus and the granules of the largest batch: those that the choice counts
   int64_t step_ = 1;
 };
 

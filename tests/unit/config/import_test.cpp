@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -392,4 +393,148 @@ TEST_CASE("the name of the source cannot break out of its comment") {
   const ImportedConfig imported = import_deepspeed("{" + block() + "}", "a\nb = 1\n.json");
   CHECK(contains(imported.toml, "from \"a\\nb = 1\\n.json\".\n"));
   CHECK(contains(import_deepspeed("{" + block() + "}", "\xff.json").toml, "# Written by `pliant config import`.\n"));
+}
+
+TEST_CASE("a schedule that lacks a number, or has a word for one, is left to the program with the reason") {
+  const auto why = [](const std::string& type, const std::string& params) {
+    const ImportedConfig imported = import_deepspeed(
+        "{" + block() + R"(, "optimizer": {"type": "AdamW", "params": {"lr": 0.5}}, "scheduler": {"type": ")" + type +
+        R"(", "params": {)" + params + "}}}");
+    CAPTURE(imported.toml);
+    CHECK_FALSE(contains(imported.toml, "\nschedule = "));
+    CHECK(contains(imported.toml, "\nbase_lr = 0.5 "));
+    return reason(imported, "scheduler.type");
+  };
+  CHECK(contains(why("WarmupLR", R"("warmup_num_steps": "auto")"), "warmup_num_steps is \"auto\", which transformers"));
+  CHECK(contains(why("WarmupLR", R"("warmup_num_steps": 1.5)"), "warmup_num_steps is 1.5, not a number of steps"));
+  CHECK(contains(why("WarmupLR", R"("warmup_num_steps": -1)"), "warmup_num_steps is -1"));
+  CHECK(contains(why("WarmupLR", R"("warmup_num_steps": true)"), "warmup_num_steps is true"));
+  CHECK(contains(why("WarmupLR", R"("warmup_max_lr": [0.1, 0.2])"), "warmup_max_lr is not one number"));
+  CHECK(contains(why("WarmupLR", R"("warmup_min_lr": null)"), "warmup_min_lr is null"));
+  CHECK(contains(why("WarmupLR", R"("warmup_type": "exp")"), "warmup_type is the string \"exp\""));
+  CHECK(contains(why("WarmupDecayLR", ""), "total_num_steps is missing"));
+  CHECK(contains(why("WarmupDecayLR", R"("total_num_steps": 0)"), "total_num_steps is below 1"));
+  CHECK(contains(why("WarmupCosineLR", R"("total_num_steps": 50)"), "leaves no step behind the warm-up"));
+  CHECK(contains(why("OneCycle", R"("cycle_min_lr": 0.1)"), "no rule goes up and down as it does"));
+  CHECK(contains(why("StepLR", R"("step_size": 3)"), "a schedule of torch's"));
+  const ImportedConfig no_rate = import_deepspeed(
+      "{" + block() + R"(, "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 5000}}})");
+  CHECK(contains(reason(no_rate, "scheduler.type"), "ratios are of optimizer.params.lr"));
+  CHECK_FALSE(contains(no_rate.toml, "\n[lr]"));
+}
+
+TEST_CASE("hyperparameters that are none are left out by name, and the rest is carried") {
+  const ImportedConfig imported = import_deepspeed("{" + block() + R"(, "optimizer": {"type": "Adam", "params":
+      {"lr": "auto", "betas": "auto", "eps": "small", "weight_decay": -1, "bias_correction": true}}})");
+  CHECK(contains(reason(imported, "optimizer.params.lr"), "set lr.base_lr"));
+  CHECK(contains(reason(imported, "optimizer.params.betas"), "\"auto\" is filled in by transformers"));
+  CHECK(contains(reason(imported, "optimizer.params.eps"), "not a number from 0"));
+  CHECK(contains(reason(imported, "optimizer.params.weight_decay"), "not a number from 0"));
+  CHECK(
+      contains(reason(imported, "optimizer.params.bias_correction"), "the optimizer itself is the training program's"));
+  CHECK(target(imported, "optimizer.type") == "lr.optimizer");
+}
+
+TEST_CASE("the optimizer becomes the rate, its family and its hyperparameters") {
+  const auto lr_of = [](const std::string& optimizer) {
+    const ImportedConfig imported = import_deepspeed("{" + block() + R"(, "optimizer": )" + optimizer + "}");
+    CAPTURE(imported.toml);
+    const test::ScratchFolder folder;
+    const Config config = opened(folder, imported.toml, {"lr"});
+    CHECK(config.use("lr") == "none");
+    return config.lr();
+  };
+  const LrOptions adam = lr_of(R"({"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8,
+                                   "weight_decay": 0.1}})");
+  CHECK(adam.base_lr == 3e-4);
+  CHECK(adam.optimizer == "adamw");
+  CHECK(adam.beta1 == 0.9);
+  CHECK(adam.beta2 == 0.95);
+  CHECK(adam.epsilon == 1e-8);
+  CHECK(adam.weight_decay == 0.1);
+  for (const auto& [type, family] : std::vector<std::pair<std::string, std::string>>{
+           {R"("Adam")", "adamw"},
+           {R"("Adam", "params": {"adam_w_mode": false})", "adam"},
+           {R"("Lamb")", "lamb"},
+           {R"("OneBitAdam")", "adam"},
+           {R"("Lion")", "sign"},
+           {R"("SGD")", "sgd"},
+           {R"("SGD", "params": {"momentum": 0.9})", "sgd_momentum"},
+           {R"("SGD", "params": {"momentum": 0.9, "nesterov": true})", "nesterov"},
+           {R"("Muon")", "other"}}) {
+    CAPTURE(type);
+    CHECK(lr_of(R"({"type": )" + type + "}").optimizer == family);
+  }
+  CHECK(lr_of(R"({"type": "SGD", "params": {"momentum": 0.9}})").beta1 == 0.9);
+}
+
+TEST_CASE("a family that the rule of dynamic batching would refuse is left out, with what would suit it") {
+  const std::string adam = R"(, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})";
+  const ImportedConfig linear = import_deepspeed("{" + block() + ", " + dynamic("") + adam);
+  CHECK_FALSE(contains(linear.toml, "\noptimizer = "));
+  CHECK(contains(reason(linear, "optimizer.type"), "with use = \"sqrt\" set lr.optimizer = \"adamw\""));
+  const ImportedConfig root =
+      import_deepspeed("{" + block() + ", " + dynamic(R"(, "lr_scaling_method": "sqrt")") + adam);
+  CHECK(contains(root.toml, "\noptimizer = \"adamw\" "));
+  for (const ImportedConfig& imported : {linear, root}) {
+    const test::ScratchFolder folder;
+    LearningRate::check(opened(folder, imported.toml, {"lr"}));
+  }
+}
+
+namespace {
+
+/// The rate of DeepSpeed's step `step`: what the optimizer's step uses that follows `step` calls of the scheduler.
+using Rates = std::vector<std::pair<int64_t, double>>;
+
+void check_rates(const std::string& optimizer, const std::string& scheduler, const Rates& wanted) {
+  const ImportedConfig imported =
+      import_deepspeed("{" + block() + R"(, "optimizer": )" + optimizer + R"(, "scheduler": )" + scheduler + "}");
+  CAPTURE(imported.toml);
+  const test::ScratchFolder folder;
+  LearningRate rate(opened(folder, imported.toml, {"lr"}), BatchSize{8, 8, 8, 8});
+  for (const auto& [step, value] : wanted) {
+    CAPTURE(step);
+    CHECK(rate.at(step, {8, 8, 8, 8}) == doctest::Approx(value).epsilon(1e-12));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the warm-ups, the linear decay and the cosine of DeepSpeed become schedules with its rates") {
+  const std::string optimizer = R"({"type": "AdamW", "params": {"lr": 0.5}})";
+  check_rates(optimizer, R"({"type": "WarmupLR", "params": {"warmup_min_lr": 0.1, "warmup_max_lr": 0.3,
+                             "warmup_num_steps": 10, "warmup_type": "linear"}})",
+              {{0, 0.1}, {5, 0.2}, {10, 0.3}, {500, 0.3}});
+  check_rates(optimizer, R"({"type": "WarmupLR", "params": {"warmup_max_lr": 0.3, "warmup_num_steps": 10}})",
+              {{0, 0.0}, {4, 0.3 * std::log(5.0) / std::log(10.0)}, {10, 0.3}});
+  check_rates(optimizer, R"({"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0.1, "warmup_max_lr": 0.3,
+                             "warmup_num_steps": 10, "warmup_type": "linear", "total_num_steps": 110}})",
+              {{5, 0.2}, {10, 0.3}, {60, 0.2}, {110, 0.1}, {200, 0.1}});
+  const double pi = std::acos(-1.0);
+  const auto cosine = [&](int64_t step) {
+    const double share = static_cast<double>(step - 10 + 1) / 100.0;
+    return 0.5 * (0.1 + 0.9 * (1 + std::cos(pi * share)) / 2);
+  };
+  check_rates(optimizer, R"({"type": "WarmupCosineLR", "params": {"warmup_min_ratio": 0.2, "cos_min_ratio": 0.1,
+                             "warmup_num_steps": 10, "warmup_type": "linear", "total_num_steps": 110}})",
+              {{0, 0.1}, {5, 0.3}, {10, cosine(10)}, {60, cosine(60)}, {109, 0.05}, {150, cosine(150)}});
+}
+
+TEST_CASE("a scheduler that sets the rate itself says so of the optimizer's") {
+  const ImportedConfig imported = import_deepspeed("{" + block() + R"(, "optimizer": {"type": "AdamW", "params":
+      {"lr": 0.5}}, "scheduler": {"type": "WarmupLR", "params": {"last_batch_iteration": 3}}})");
+  CHECK(contains(imported.toml, "\nbase_lr = 0.001 "));
+  CHECK(contains(imported.toml, "# DeepSpeed's warmup_max_lr where none is given\n"));
+  CHECK(contains(reason(imported, "optimizer.params.lr"), "the scheduler sets the rate: warmup_max_lr"));
+  CHECK(contains(reason(imported, "scheduler.params.last_batch_iteration"), "resumed"));
+  CHECK(target(imported, "scheduler.type") == "lr.schedule");
+}
+
+TEST_CASE("keys are grouped by block and reason, and a key with a dot in it stays whole") {
+  const std::vector<NotCarriedBlock> blocks =
+      by_block({{"a.x", "one"}, {"b", "two"}, {"a.y.z", "one"}, {"a.w", "three"}, {"\"c.d\".e", "four"}});
+  std::vector<std::string> lines;
+  for (const NotCarriedBlock& one : blocks) lines.push_back(line_of(one));
+  CHECK(lines == std::vector<std::string>{"a: one (x, y.z)", "b: two", "a.w: three", "\"c.d\".e: four"});
 }

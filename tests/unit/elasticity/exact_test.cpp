@@ -24,14 +24,18 @@ pliant::parity::Plugins& plugins() {
   return opened;
 }
 
-Result<Plan> ask(const json& options, int64_t world_size = 0) {
-  auto instance = plugins().make("elasticity", "exact", options);
+Result<Plan> ask_of(const std::string& policy, const json& options, int64_t world_size = 0) {
+  auto instance = plugins().make("elasticity", policy, options);
   if (!instance) return tl::unexpected<pliant::Error>(instance.error());
   PlanQuestion question;
   question.world_size = world_size;
   auto plan = pliant::ask_policy(*instance, question);
   if (!plan) return plan;
-  return pliant::checked_plan(std::move(*plan), question, "elasticity 'exact'");
+  return pliant::checked_plan(std::move(*plan), question, "elasticity '" + policy + "'");
+}
+
+Result<Plan> ask(const json& options, int64_t world_size = 0) {
+  return ask_of("exact", options, world_size);
 }
 
 json config(int64_t cap, std::vector<int64_t> micro_batches, int64_t low, int64_t high) {
@@ -86,6 +90,19 @@ Best brute_force(const json& options, int64_t granule) {
   return best;
 }
 
+/// Part of the time of clusters of `low` to `high` ranks that computes rows, where the largest valid size that fits is
+/// started.
+double mean_efficiency(const Plan& plan, int64_t low, int64_t high) {
+  double sum = 0;
+  for (int64_t cluster = low; cluster <= high; ++cluster) {
+    const int64_t started = plan.largest_valid(cluster);
+    if (started == 0) continue;
+    const auto slowest = static_cast<double>(pliant::share_of(plan.global_batch, plan.granule, started, 0).count);
+    sum += static_cast<double>(plan.global_batch) / (static_cast<double>(cluster) * slowest);
+  }
+  return sum / static_cast<double>(high - low + 1);
+}
+
 json any_config() {
   auto micro_batches = *rc::gen::nonEmpty(rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 9)));
   if (micro_batches.size() > 3) micro_batches.resize(3);
@@ -111,6 +128,46 @@ TEST_CASE("exact finds the batch and the micro-batch that brute force finds") {
     RC_ASSERT(plan->global_batch == best.batch);
     RC_ASSERT(plan->micro_batch == best.micro_batch);
   }));
+}
+
+TEST_CASE("over the clusters that it counts exact is never behind a plan of v0.1 that has room for as many") {
+  int64_t compared = 0;
+  CHECK(rc::check([&] {
+    json options = any_config();
+    options.erase("cost");
+    if (*rc::gen::arbitrary<bool>()) options["max_gpus"] = 10000;  // as where none is given
+    const Result<Plan> exact = ask(options);
+    const Result<Plan> even = ask_of("v0.1", options);
+    RC_ASSERT(exact.has_value());
+    if (!even || even->world_sizes.empty()) return;
+    const int64_t low = options["min_gpus"];
+    const int64_t high = exact->largest_counted;
+    RC_ASSERT(high == std::min(options["max_gpus"].get<int64_t>(),
+                               options["max_train_batch_size"].get<int64_t>() / exact->granule));
+    RC_ASSERT(even->world_sizes.front().first >= low);
+    RC_ASSERT(even->world_sizes.back().last <= high);
+    const bool has_room = even->global_batch / even->granule >= high || options["max_gpus"].get<int64_t>() > high;
+    if (!has_room) return;
+    ++compared;
+    RC_ASSERT(mean_efficiency(*exact, low, high) >= mean_efficiency(*even, low, high) - 1e-12);
+  }));
+  CHECK(compared > 20);
+}
+
+TEST_CASE("a batch that ends below the cap is the best over all that the cap has granules for") {
+  const Result<Plan> plan = ask(config(24, {2, 3, 4}, 1, 10000));
+  REQUIRE(plan.has_value());
+  CHECK(plan->global_batch == 20);
+  CHECK(plan->world_sizes == std::vector<pliant::WorldRange>{{1, 20}});
+  CHECK(plan->largest_counted == 24);
+  CHECK(mean_efficiency(*plan, 1, 24) == doctest::Approx(0.836).epsilon(0.001));
+  // Over what it lists alone 24 rows would be better, which lose more beyond.
+  const Result<Plan> listed = ask(config(24, {2, 3, 4}, 1, 20));
+  REQUIRE(listed.has_value());
+  CHECK(listed->global_batch == 24);
+  CHECK(listed->largest_counted == 20);
+  CHECK(mean_efficiency(*listed, 1, 20) > mean_efficiency(*plan, 1, 20));
+  CHECK(mean_efficiency(*listed, 1, 24) < mean_efficiency(*plan, 1, 24));
 }
 
 TEST_CASE("every size from min to max is valid, has every row once, and shares differ by at most a granule") {

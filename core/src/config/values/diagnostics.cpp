@@ -100,19 +100,20 @@ std::string Diagnostics::where(const Origin& origin) const {
   return fmt::format("{}:{}:{}", name_, origin.line, origin.column);
 }
 
+std::string Diagnostics::quote(const Origin& origin) const {
+  if (!origin.label.empty() || origin.line == 0 || origin.line > lines_.size()) return origin.quote;
+  const std::string& line = lines_[origin.line - 1];
+  if (!showable(line)) return {};
+  const std::string number = fmt::format("{:>5}", origin.line);
+  const size_t tail = origin.length > 1 ? std::min<size_t>(origin.length, kLongestLineShown) - 1 : 0;
+  return fmt::format("\n{} | {}\n{} | {}^{}", number, line, std::string(number.size(), ' '),
+                     padding(line, origin.column), std::string(tail, '~'));
+}
+
 std::string Diagnostics::render(const Finding& finding) const {
-  const Origin& origin = finding.origin;
-  std::string text = fmt::format("{}: {}: {}", where(origin),
-                                 finding.severity == Severity::kError ? "error" : "warning", finding.message);
-  if (origin.label.empty() && origin.line > 0 && origin.line <= lines_.size()) {
-    const std::string& line = lines_[origin.line - 1];
-    if (showable(line)) {
-      const std::string number = fmt::format("{:>5}", origin.line);
-      const size_t tail = origin.length > 1 ? std::min<size_t>(origin.length, kLongestLineShown) - 1 : 0;
-      text += fmt::format("\n{} | {}\n{} | {}^{}", number, line, std::string(number.size(), ' '),
-                          padding(line, origin.column), std::string(tail, '~'));
-    }
-  }
+  std::string text =
+      fmt::format("{}: {}: {}{}", where(finding.origin), finding.severity == Severity::kError ? "error" : "warning",
+                  finding.message, quote(finding.origin));
   for (const std::string& note : finding.notes) text += fmt::format("\n  note: {}", note);
   return text;
 }

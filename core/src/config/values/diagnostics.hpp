@@ -37,6 +37,8 @@ class Diagnostics {
   [[nodiscard]] std::vector<std::string> warnings() const;
   /// `pliant.toml:8:1`, or the label of an override.
   [[nodiscard]] std::string where(const Origin& origin) const;
+  /// The source line of `origin` and a caret below it, each behind a newline; empty where there is none to show.
+  [[nodiscard]] std::string quote(const Origin& origin) const;
   /// `where: error: message`, the source line, a caret, the notes.
   [[nodiscard]] std::string render(const Finding& finding) const;
 

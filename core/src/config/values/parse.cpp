@@ -106,6 +106,43 @@ Origin start_of_duplicate(std::string_view text, Origin origin, const std::strin
   return origin;
 }
 
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t first = text.find_first_not_of(kBlanks);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+std::string_view source_line(std::string_view text, uint32_t number) {
+  for (uint32_t line = 1; line < number && !text.empty(); ++line) {
+    const size_t end = text.find('\n');
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+/// What to write where `line` is `key = word`, with a word that is no TOML value; empty for any other line.
+std::vector<std::string> quoting_hint(std::string_view line) {
+  const size_t split = line.find('=');
+  if (split == std::string_view::npos) return {};
+  const std::string_view key = without_blanks(line.substr(0, split));
+  const std::string_view rest = line.substr(split + 1);
+  const std::string_view word = without_blanks(rest.substr(0, rest.find('#')));
+  if (word.empty() || word.find_first_of("\"'[]{}=,") != std::string_view::npos || !parse_key(key)) return {};
+  const bool is_number = (word.front() >= '0' && word.front() <= '9') || word.front() == '-' || word.front() == '+';
+  if (is_number || parse_quietly(fmt::format("x = {}", word))) return {};
+  std::string small(word);
+  for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const auto& [said, meant] : {std::pair{"true", "true"},
+                                    {"yes", "true"},
+                                    {"on", "true"},
+                                    {"false", "false"},
+                                    {"no", "false"},
+                                    {"off", "false"}}) {
+    if (small == said) return {fmt::format("write {} = {}", key, meant)};
+  }
+  return {fmt::format("text stands in quotes: write {} = {}", key, toml_quoted(word))};
+}
+
 }  // namespace
 
 std::optional<Value> parse_document(std::string_view text, Diagnostics& diagnostics) {
@@ -117,7 +154,12 @@ std::optional<Value> parse_document(std::string_view text, Diagnostics& diagnost
     return convert(toml::parse(text));
   } catch (const toml::parse_error& error) {
     const std::string description(error.description());
-    diagnostics.error(start_of_duplicate(text, origin_of(error.source()), description), description);
+    const Origin origin = start_of_duplicate(text, origin_of(error.source()), description);
+    const bool is_too_large = description.find("not representable in 64 bits") != std::string::npos;
+    diagnostics.error(origin, description,
+                      is_too_large ? std::vector<std::string>{"whole numbers go from -9223372036854775808 to "
+                                                              "9223372036854775807"}
+                                   : quoting_hint(source_line(text, origin.line)));
   }
   return std::nullopt;
 }

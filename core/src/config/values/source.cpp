@@ -39,6 +39,26 @@ ssize_t read_some(int fd, char* bytes, size_t size) {
   }
 }
 
+/// The character that begins at `at`, which takes `size` bytes.
+uint32_t code_point(std::string_view text, size_t at, size_t size) {
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[at + i])); };
+  uint32_t point = size == 1 ? byte(0) : byte(0) & (0x7FU >> size);
+  for (size_t i = 1; i < size; ++i) point = (point << 6U) | (byte(i) & 0x3FU);
+  return point;
+}
+
+/// What is wrong with character `point` of more than one byte outside quotes and comments.
+std::string foreign_character(uint32_t point) {
+  const bool is_quote = point >= 0x2018 && point <= 0x201F;
+  const bool is_blank = point == 0xA0 || point == 0x1680 || (point >= 0x2000 && point <= 0x200F) ||
+                        (point >= 0x2028 && point <= 0x202F) || (point >= 0x205F && point <= 0x206F) ||
+                        point == 0x3000 || point == 0xFEFF;
+  if (point < 0xA0) return fmt::format("control character U+{:04X} is not allowed", point);
+  if (is_quote) return fmt::format("U+{:04X} is a typographic quote; write \" or '", point);
+  if (is_blank) return fmt::format("U+{:04X} is a blank that TOML does not know; write a space", point);
+  return "a letter outside ASCII must stand in quotes";
+}
+
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -62,7 +82,7 @@ class Scanner {
     }
     size_t taken = size;
     if (inside_ == Inside::kCode) {
-      if (size > 1) return object("a letter outside ASCII must stand in quotes");
+      if (size > 1) return object(foreign_character(code_point(text_, at_, size)));
       taken = code(c);
     } else if (inside_ != Inside::kComment) {
       taken = string(c, size);

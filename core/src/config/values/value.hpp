@@ -17,7 +17,8 @@ struct Origin {
   uint32_t line = 0;    ///< from 1; 0 = not in the file
   uint32_t column = 0;  ///< from 1, in characters
   uint32_t length = 0;  ///< characters on that line, at least 1 when line > 0
-  std::string label;    ///< "environment PLIANT__RUN__WORKERS", "--set run.workers=2"; empty for the file
+  std::string label;    ///< "environment PLIANT__RUN__WORKERS", "--set run.workers=2"; empty for the file that was read
+  std::string quote{};  ///< beside a label: the lines of another file that show the place; empty for none
 };
 
 struct Member;

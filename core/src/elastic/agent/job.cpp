@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "base/result.hpp"
+#include "config/app_places.hpp"
 #include "data/input_file.hpp"
 #include "elastic/agent/agent.hpp"
 #include "elastic/agent/worker_process.hpp"
@@ -126,7 +127,8 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
     throw Error(Status::kInvalidArgument, "nothing to run: give [run] command in the config, or a program after `--`",
                 ExitCode::kUsage);
   }
-  order.command.front() = or_throw(elastic::find_program(order.command.front()));
+  const std::string folder = options.command.empty() ? config.run().working_dir : std::string();  // or as it was typed
+  order.command.front() = or_throw(elastic::find_program(order.command.front(), folder));
   LearningRate::check(config);
   (void)Balancer(config);  // what it has against its options stops the job here, not in every worker
   ShardedModel::check(config);
@@ -314,6 +316,7 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
     if (const auto before = data::read_whole(order.directory.config())) order.config_before = (*before)->bytes();
     or_throw(order.directory.change_config(order.config_before, config.resolved_toml()));
   }
+  or_throw(elastic::write_file(order.directory.app_places(), config::app_places(config)));
   JobSummary summary;
   summary.run_id = order.facts.run_id;
   summary.global_batch = order.facts.global_batch;

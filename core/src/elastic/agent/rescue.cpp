@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/durable_file.hpp"
+#include "config/app_places.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/state_digest.hpp"
 
@@ -52,6 +53,8 @@ Result<Ledger> rescue_run(const RunDirectory& fresh, const AgentOrder& order, co
                           const Ledger& ledger, int digests) {
   if (auto filled = fresh.fill(order.facts, order.config.resolved_toml()); !filled) return failed(std::move(filled));
   if (auto copied = data::write_dataset_once(fresh.dataset(), dataset); !copied) return failed(std::move(copied));
+  if (auto placed = write_file(fresh.app_places(), config::app_places(order.config)); !placed)
+    return failed(std::move(placed));
   for (const SnapshotRecord& snapshot : ledger.lineage().snapshots) {
     std::error_code error;  // it is gone, or on another disk: a worker writes one, or the resume goes further back
     fs::create_hard_link(order.directory.path() / snapshot.file, fresh.path() / snapshot.file, error);

@@ -116,12 +116,15 @@ tl::unexpected<Error> cannot_start(const LaunchOrder& order, const char* what, i
 
 }  // namespace
 
-Result<std::string> find_program(const std::string& name) {
+Result<std::string> find_program(const std::string& name, const fs::path& folder) {
   std::error_code error;
   const auto runs = [](const fs::path& file) { return ::access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file); };
   if (name.find('/') != std::string::npos) {
-    if (runs(name)) return fs::absolute(name).string();
-    return failed(Status::kNotFound, fmt::format("[run] command: {} is no program that can be run", name),
+    const fs::path file = fs::absolute(folder / name).lexically_normal();
+    if (runs(file)) return file.string();
+    return failed(Status::kNotFound,
+                  fmt::format("[run] command: {} is no program that can be run: {}", name,
+                              fs::exists(file, error) ? file.string() + " is none" : "there is no " + file.string()),
                   ExitCode::kUsage);
   }
   const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path();
@@ -130,14 +133,15 @@ Result<std::string> find_program(const std::string& name) {
   std::string rest = path == nullptr ? "" : path;
   while (!rest.empty()) {
     const size_t colon = rest.find(':');
-    const std::string folder = rest.substr(0, colon);
-    if (!folder.empty() && runs(fs::path(folder) / name)) return (fs::path(folder) / name).string();
+    const fs::path found = fs::path(rest.substr(0, colon)) / name;
+    if (colon != 0 && runs(found)) return fs::absolute(found).string();  // a worker may run elsewhere
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
   }
-  return failed(
-      Status::kNotFound,
-      fmt::format("[run] command: '{}' is neither beside this program ({}) nor in PATH", name, beside.string()),
-      ExitCode::kUsage);
+  const fs::path here = fs::absolute(folder / name).lexically_normal();
+  return failed(Status::kNotFound,
+                fmt::format("[run] command: '{}' is neither beside this program ({}) nor in PATH{}", name,
+                            beside.string(), runs(here) ? fmt::format("; write ./{} for {}", name, here.string()) : ""),
+                ExitCode::kUsage);
 }
 
 Result<WorkerProcess> WorkerProcess::start(const LaunchOrder& order) {

@@ -21,8 +21,9 @@ struct LaunchOrder {
   std::string working_dir;                                       ///< empty: the agent's
 };
 
-/// Finds the program `name`: with a slash as it is; else beside the running binary, then in PATH. kNotFound (exit 2).
-Result<std::string> find_program(const std::string& name);
+/// Finds the program `name`: with a slash from `folder` on, which is the working directory where it is empty; else
+/// beside the running binary, then in PATH. The path is absolute. kNotFound (exit 2).
+Result<std::string> find_program(const std::string& name, const std::filesystem::path& folder);
 
 /// A running worker. It leads a process group of its own, dies with the agent, and its group is killed when it ends.
 class WorkerProcess {

@@ -50,6 +50,8 @@ typedef struct pliant_plan {
   int64_t model_parallel_size;   /* devices behind one data-parallel rank, >= 1 */
   int64_t devices_per_node;      /* 0 = the policy knows of no nodes */
   int64_t min_resize_interval_s; /* seconds that must pass between two resizes that nothing forces, >= 0 */
+  int64_t largest_counted; /* the largest cluster, in ranks, that the choice of the batch counted, where that is more
+                              than the last valid world size; else 0 */
 } pliant_plan;
 
 typedef struct pliant_elasticity_policy {

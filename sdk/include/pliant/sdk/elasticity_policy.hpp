@@ -33,6 +33,8 @@ struct Plan {
   std::vector<WorldRange> world_sizes;  ///< ascending, disjoint; data-parallel ranks
   int64_t devices_per_node = 0;         ///< 0 = the policy knows of no nodes
   int64_t min_resize_interval_s = 0;    ///< seconds between two resizes that nothing forces
+  int64_t largest_counted =
+      0;  ///< the largest cluster, in ranks, that the choice of the batch counted; 0 = the last size
 };
 
 /// Thrown when the requested world size is not one of the plan's.
@@ -68,6 +70,7 @@ struct ElasticityAdapter {
       answer.model_parallel_size = made.model_parallel_size;
       answer.devices_per_node = made.devices_per_node;
       answer.min_resize_interval_s = made.min_resize_interval_s;
+      answer.largest_counted = made.largest_counted;
       fill(out, answer);
       std::vector<pliant_world_range> ranges;
       ranges.reserve(made.world_sizes.size());

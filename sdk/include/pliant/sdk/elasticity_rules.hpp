@@ -76,6 +76,9 @@ class WorldSizes {
     return "answered devices_per_node " + std::to_string(plan.devices_per_node) + " and min_resize_interval_s " +
            std::to_string(plan.min_resize_interval_s) + "; both must be at least 0";
   }
+  if (plan.largest_counted < 0) {
+    return "answered largest_counted " + std::to_string(plan.largest_counted) + "; it must be at least 0";
+  }
   return {};
 }
 

@@ -40,12 +40,11 @@ struct Extension {
 };
 
 /// A variation point. Its section is also the first part of a file name `<section>-<name>.pliant.so`, the word after
-/// KIND in CMake's pliant_add_plugin(), and the folder of its template, whose plugin is called `my-<noun>`.
+/// KIND in CMake's pliant_add_plugin(), and the folder of its template, whose plugin is called `my-<section>`.
 struct Kind {
   std::string_view section;               ///< the TOML table: a-z and _
   std::string_view id;                    ///< "pliant.elasticity_policy/0", ...
   std::string_view default_use;           ///< the plugin of a config that names none; "": it must name one
-  std::string_view noun;                  ///< what one plugin of it is called, in one word
   std::string_view help;                  ///< what its plugins have a say in; no full stop
   size_t table_size;                      ///< bytes of the table that this side knows
   std::span<const Slot> slots;            ///< that every plugin has, in order; the table's others may be NULL
@@ -128,24 +127,22 @@ inline constexpr Extension kCoordinatorExtensions[] = {
     {PLIANT_COORDINATOR_COUNTERS, sizeof(pliant_coordinator_counters), kCountersSlots}};
 
 inline constexpr Kind kKinds[] = {
-    {"elasticity", PLIANT_KIND_ELASTICITY_POLICY, "", "policy",
+    {"elasticity", PLIANT_KIND_ELASTICITY_POLICY, "",
      "which global batch a job uses and which world sizes may share it out", sizeof(pliant_elasticity_policy),
      kElasticitySlots, kNoExtensions},
-    {"sampler", PLIANT_KIND_BATCH_SAMPLER, "fixed", "sampler", "which sequences form which row, in which order",
+    {"sampler", PLIANT_KIND_BATCH_SAMPLER, "fixed", "which sequences form which row, in which order",
      sizeof(pliant_batch_sampler), kSamplerSlots, kSamplerExtensions},
-    {"balancer", PLIANT_KIND_BALANCER, "contiguous", "balancer", "which rank computes which rows of a batch",
+    {"balancer", PLIANT_KIND_BALANCER, "contiguous", "which rank computes which rows of a batch",
      sizeof(pliant_balancer), kBalancerSlots, kNoExtensions},
-    {"lr", PLIANT_KIND_LR_RULE, "none", "rule", "how the learning rate follows the batch", sizeof(pliant_lr_rule),
-     kLrSlots, kNoExtensions},
-    {"accelerator", PLIANT_KIND_ACCELERATOR, "host", "accelerator",
+    {"lr", PLIANT_KIND_LR_RULE, "none", "how the learning rate follows the batch", sizeof(pliant_lr_rule), kLrSlots,
+     kNoExtensions},
+    {"accelerator", PLIANT_KIND_ACCELERATOR, "host",
      "memory, streams, events and work of a device; collectives come from Pliant", sizeof(pliant_accelerator),
      kAcceleratorSlots, kAcceleratorExtensions},
-    {"coordinator", PLIANT_KIND_COORDINATOR, "planned", "coordinator",
-     "when sharded parameters are gathered, released and reduced", sizeof(pliant_coordinator), kCoordinatorSlots,
-     kCoordinatorExtensions},
-    {"rendezvous", PLIANT_KIND_RENDEZVOUS, "local", "rendezvous",
-     "how the nodes of a job find each other and agree on generations", sizeof(pliant_rendezvous), kRendezvousSlots,
-     kNoExtensions},
+    {"coordinator", PLIANT_KIND_COORDINATOR, "planned", "when sharded parameters are gathered, released and reduced",
+     sizeof(pliant_coordinator), kCoordinatorSlots, kCoordinatorExtensions},
+    {"rendezvous", PLIANT_KIND_RENDEZVOUS, "local", "how the nodes of a job find each other and agree on generations",
+     sizeof(pliant_rendezvous), kRendezvousSlots, kNoExtensions},
 };
 
 }  // namespace detail

@@ -1,11 +1,11 @@
-// my-policy: a fixed global batch, shared out by every world size that divides it.
+// my-elasticity: a fixed global batch, shared out by every world size that divides it.
 #include "pliant/sdk/elasticity_policy.hpp"
 
-struct MyPolicy {
+struct MyElasticity {
   int64_t global_batch = 64;
 
-  static void options(pliant::sdk::Options<MyPolicy>& table) {
-    table.add("global_batch", &MyPolicy::global_batch, "Rows of one step.").range(1, 1 << 20).unit("rows");
+  static void options(pliant::sdk::Options<MyElasticity>& table) {
+    table.add("global_batch", &MyElasticity::global_batch, "Rows of one step.").range(1, 1 << 20).unit("rows");
   }
 
   pliant::sdk::Plan plan(const pliant::sdk::PlanRequest& request) const {
@@ -26,4 +26,4 @@ struct MyPolicy {
   }
 };
 
-PLIANT_ELASTICITY_POLICY(MyPolicy, "my-policy", "0.1.0", "every world size that divides a fixed global batch")
+PLIANT_ELASTICITY_POLICY(MyElasticity, "my-elasticity", "0.1.0", "every world size that divides a fixed global batch")

@@ -1,0 +1,45 @@
+# Holds the documents of an installation to their sources, and the manual and the completions to what its program writes.
+#   -D PREFIX=<folder>  the installation
+#   -D DOCS=<folder>    docs/ of the source tree
+#   -D MAN=<folder>     where manuals are, below PREFIX
+#   -D WORK=<folder>    wiped first
+cmake_minimum_required(VERSION 3.22)
+set(installed ${PREFIX}/share/doc/pliant)
+
+function(same what one other)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${one} ${other} RESULT_VARIABLE differ)
+  if(differ)
+    message(FATAL_ERROR "${what}: ${one} is not ${other}")
+  endif()
+endfunction()
+
+file(GLOB_RECURSE pages RELATIVE ${DOCS} ${DOCS}/*.md ${DOCS}/*.svg)
+list(LENGTH pages count)
+if(count LESS 10)
+  message(FATAL_ERROR "only ${count} documents in ${DOCS}")
+endif()
+foreach(page IN LISTS pages)
+  same("a document" ${DOCS}/${page} ${installed}/docs/${page})
+endforeach()
+foreach(file IN ITEMS README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE)
+  same("a file beside the documents" ${DOCS}/../${file} ${installed}/${file})
+endforeach()
+
+file(REMOVE_RECURSE ${WORK})
+execute_process(COMMAND ${PREFIX}/bin/pliant man ${WORK}/man1 OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB written RELATIVE ${WORK}/man1 ${WORK}/man1/*)
+file(GLOB there RELATIVE ${PREFIX}/${MAN}/man1 ${PREFIX}/${MAN}/man1/*)
+if(NOT written STREQUAL there OR NOT "pliant-plugin-check.1" IN_LIST there)
+  message(FATAL_ERROR "the program writes ${written}, installed are ${there}")
+endif()
+foreach(page IN LISTS written)
+  same("a manual page" ${WORK}/man1/${page} ${PREFIX}/${MAN}/man1/${page})
+endforeach()
+foreach(pair IN ITEMS bash|bash-completion/completions/pliant zsh|zsh/site-functions/_pliant fish|fish/vendor_completions.d/pliant.fish)
+  string(REPLACE "|" ";" pair ${pair})
+  list(GET pair 0 shell)
+  list(GET pair 1 file)
+  execute_process(COMMAND ${PREFIX}/bin/pliant completion ${shell} OUTPUT_FILE ${WORK}/${shell} COMMAND_ERROR_IS_FATAL ANY)
+  same("a completion" ${WORK}/${shell} ${PREFIX}/share/${file})
+endforeach()
+message("${count} documents")
