@@ -153,6 +153,10 @@ class Config {
   std::shared_ptr<const detail::ConfigState> state_;
 };
 
+/// What with_plugin sets, each as for Config::with: `use`, and the options that are carried over. Empty where `section`
+/// has that plugin already.
+std::vector<std::string> sets_for_plugin(const Config& config, const std::string& section, const std::string& name);
+
 /// `config` with `use = name` in `section` ("elasticity", "sampler", ...), which was opened: options that both plugins
 /// have and somebody set are carried over, unless the config has them for `name`. Throws as Config::open.
 Config with_plugin(const Config& config, const std::string& section, const std::string& name);

@@ -11,9 +11,9 @@
 
 namespace pliant {
 
-Config with_plugin(const Config& config, const std::string& section, const std::string& name) {
+std::vector<std::string> sets_for_plugin(const Config& config, const std::string& section, const std::string& name) {
   const detail::ConfigState& state = detail::inside(config);
-  if (config.use(section) == name) return config;
+  if (config.use(section) == name) return {};
   const plugin::Kind& kind = *plugin::kind_of(section);
   const auto file = or_throw(plugin::find(state.search, kind, name));
   const auto other = or_throw(plugin::Plugin::open(file, kind));
@@ -26,7 +26,12 @@ Config with_plugin(const Config& config, const std::string& section, const std::
     if (!wanted || !shared || config::at(state.root, path) != nullptr) continue;
     sets.push_back(fmt::format("{}={}", config::dotted(path), config::to_toml(row.value)));
   }
-  return config.with(sets);
+  return sets;
+}
+
+Config with_plugin(const Config& config, const std::string& section, const std::string& name) {
+  const std::vector<std::string> sets = sets_for_plugin(config, section, name);
+  return sets.empty() ? config : config.with(sets);
 }
 
 }  // namespace pliant
