@@ -55,8 +55,8 @@ TEST_CASE("when one worker of a foreign program dies all are started again") {
 TEST_CASE("restarts are spent and the job fails with the program's last words") {
   JobRunner job;
   job.config(kConfig);
-  const Ended ended = job.run(
-      {"run", "pliant.toml", "--json", "--set", "run.max_restarts=1", "--", "sh", "-c", "echo it broke; exit 4"});
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--set", "run.max_restarts=1", "--", "sh", "-c",
+                               "if [ $RANK = 1 ]; then echo it broke; exit 4; fi; exec sleep 1000"});
   CHECK(ended.exit_code == 1);
   CHECK(ended.summary["restarts"] == 1);
   CHECK(ended.err.find("it broke") != std::string::npos);
@@ -115,7 +115,7 @@ TEST_CASE("each start of a foreign group is a generation of its own") {
   JobRunner job;
   job.config(kConfig);
   const Ended ended =
-      job.run({"run", "pliant.toml", "--json", "--set", "run.max_restarts=2", "--", "sh", "-c", "exit 1"});
+      job.run({"run", "pliant.toml", "--json", "--set", "run.max_restarts=2", "--", "sh", "-c", "exit $RANK"});
   CHECK(ended.exit_code == 1);
   CHECK(ended.summary["restarts"] == 2);
   CHECK(ended.summary["generations"] == 3);
