@@ -23,6 +23,20 @@ using boost::system::error_code;
 constexpr size_t kLinesOfTail = 12;
 constexpr auto kSignalsApart = std::chrono::milliseconds(300);
 
+// What the plan gives `rank` when the rows are shared out in order: for programs that do not attach.
+std::vector<std::pair<std::string, std::string>> plan_variables(const AgentOrder& order, int64_t rank,
+                                                                int64_t world_size) {
+  const auto micro_batch = order.micro_batch_of.find(world_size);
+  if (order.facts.global_batch == 0 || micro_batch == order.micro_batch_of.end()) return {};
+  const RowRange share = share_of(order.facts.global_batch, order.facts.granule, world_size, rank);
+  const auto text = [](int64_t n) { return std::to_string(n); };
+  return {{"PLIANT_GLOBAL_BATCH", text(order.facts.global_batch)},
+          {"PLIANT_MICRO_BATCH", text(micro_batch->second)},
+          {"PLIANT_ACCUMULATION_STEPS", text(static_cast<int64_t>(micro_batches(share, micro_batch->second).size()))},
+          {"PLIANT_ROW_FIRST", text(share.first)},
+          {"PLIANT_ROW_COUNT", text(share.count)}};
+}
+
 }  // namespace
 
 void Agent::State::signal(WorkerId worker, int number) {
@@ -81,6 +95,8 @@ std::vector<std::pair<std::string, std::string>> Agent::State::environment(int64
   made.emplace_back("TORCHELASTIC_USE_AGENT_STORE", "False");
   made.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   made.emplace_back("PLIANT_RUN_DIR", order.directory.path().string());
+  made.emplace_back(kProgramVariable, shell_words(order.options.command));
+  for (auto& variable : plan_variables(order, rank, world_size)) made.push_back(std::move(variable));
   made.emplace_back(kProtocolVariable, text(kProtocol));
   made.emplace_back(Warden::kVariable, warden.incarnation());
   if (!order.elasticity_digest.empty()) made.emplace_back(kDigestVariable, order.elasticity_digest);
