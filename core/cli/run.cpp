@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "base/environment.hpp"
 #include "base/inside.hpp"
@@ -43,6 +44,25 @@ bool live_terminal() {
          environment_variable("CI") == nullptr;
 }
 
+constexpr const char* kNoFile = "pliant run";  // what messages call the config of a run that has none
+constexpr const char* kEmptyConfig = "config_version = 1\n";
+
+/// The config's text and how messages call it. Without a file a program needs none, as under torchrun.
+std::pair<std::string, std::string> config_of(const Invocation& invocation, const RunArguments& arguments,
+                                              const ConfigOverrides& overrides) {
+  if (!arguments.file.empty()) {
+    const Config read = Config::open(arguments.file, {}, overrides);
+    return {detail::inside(read).opening.text, arguments.file};  // a pipe can be read but once
+  }
+  if (invocation.program.empty()) {
+    throw Error(Status::kInvalidArgument,
+                "CONFIG is missing: name the job's pliant.toml, or a program after --, which needs no config: pliant "
+                "run --workers 2 -- python3 train.py",
+                ExitCode::kUsage);
+  }
+  return {kEmptyConfig, kNoFile};
+}
+
 int run(const Invocation& invocation, const RunArguments& arguments) {
   ConfigOverrides overrides = invocation.overrides;
   if (arguments.workers > 0) set_key(overrides, "run.workers", std::to_string(arguments.workers));
@@ -50,15 +70,15 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   JobOptions options;
   options.command = invocation.program;
   options.resume = arguments.resume;
-  options.show_logs = arguments.show_logs;
+  options.show_logs = arguments.show_logs || arguments.file.empty();  // as torchrun
   options.take_signals = true;
   if (!arguments.resume_dir.empty()) options.resume_dir = arguments.resume_dir;
   if (!arguments.trace.empty()) options.trace = arguments.trace;
   for (const std::string& text : arguments.injections) options.injections.push_back(parse_injection(text));
   // A foreign program may do without these sections; one that is there must be right before a worker starts.
-  const Config read = Config::open(arguments.file, {}, overrides);
-  const Config config = Config::parse(detail::inside(read).opening.text, job_needs(read), overrides,
-                                      arguments.file);  // a pipe can be read but once
+  const auto [text, name] = config_of(invocation, arguments, overrides);
+  const Config read = Config::parse(text, {}, overrides, name);
+  const Config config = Config::parse(text, job_needs(read), overrides, name);
   static const UnblockedStderr kUnblocked;  // to the end of the process: no job waits for whoever reads its progress
   RunView view(live_terminal(), invocation.quiet, colored(invocation));
   const JobSummary summary = run_job(config, options, view);
@@ -75,7 +95,10 @@ void add_run(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
       app.add_subcommand("run", "Run a job: start its workers and keep it going while they die and join");
   auto arguments = std::make_shared<RunArguments>();
-  command->add_option("CONFIG", arguments->file, "The job's pliant.toml")->required();
+  command->add_option(
+      "CONFIG", arguments->file,
+      "The job's pliant.toml. May be left out where a program comes after --: it is then run as torchrun "
+      "runs it, with what it prints shown");
   command->add_option("--workers", arguments->workers, "Worker processes; the same as --set run.workers=N")
       ->check(within(int64_t{1}, int64_t{4096}))
       ->type_name("N");
@@ -112,10 +135,23 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "  pliant run samples/tinylm/pliant.toml --inject kill:rank=2,step=20\n"
       "  pliant run samples/tinylm/pliant.toml --resume --workers 2\n"
       "  pliant run samples/sharded_trainer/pliant.toml --trace trace.json\n"
-      "  pliant run pliant.toml -- python3 train.py --lr 0.1\n\n"
+      "  pliant run pliant.toml -- python3 train.py --lr 0.1\n"
+      "  pliant run --workers 2 -- python3 train.py\n\n"
       "Ctrl-C once commits the step, writes a snapshot and ends with 130; again, a second later, ends at once.\n"
-      "Workers get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT, "
-      "TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT.");
+      "Variables of the workers:\n"
+      "  as torchrun sets them: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, "
+      "ROLE_NAME, ROLE_RANK, ROLE_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, "
+      "TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS, TORCHELASTIC_USE_AGENT_STORE, "
+      "TORCH_NCCL_ASYNC_ERROR_HANDLING, and OMP_NUM_THREADS=1 where it is not set and there are several\n"
+      "  the plan, where the config has [elasticity]; for programs that do not use the embedding API, which are "
+      "started again whenever it changes:\n"
+      "    PLIANT_GLOBAL_BATCH        rows of a step, over all ranks\n"
+      "    PLIANT_MICRO_BATCH         rows that a rank computes at once\n"
+      "    PLIANT_ACCUMULATION_STEPS  micro-batches of this rank's share of a step\n"
+      "    PLIANT_ROW_FIRST           the first row of this rank's share, from 0 on\n"
+      "    PLIANT_ROW_COUNT           rows of this rank's share; it may be 0\n"
+      "  PLIANT_RUN_DIR, where the run keeps config, logs and snapshots, and PLIANT_PROGRAM, the words after --\n"
+      "  for the embedding API alone: PLIANT_AGENT_FD, PLIANT_PROTOCOL, PLIANT_INCARNATION, PLIANT_ELASTICITY_DIGEST");
   command->callback([&invocation, arguments, resume] {
     arguments->resume = resume->count() > 0;
     invocation.action = [&invocation, arguments] { return run(invocation, *arguments); };

@@ -126,11 +126,17 @@ std::string summary_table(const JobSummary& s) {
       }
     }
   }
+  if (s.world_size > 0) {
+    add("world size", s.shrunk_by.empty() ? std::to_string(s.world_size)
+                                          : fmt::format("{} of {} workers: {}", s.world_size, s.workers, s.shrunk_by));
+  }
   add("generations", std::to_string(s.generations));
   add("restarts", std::to_string(s.restarts));
   add("wall time", fmt::format("{:.1f} s", s.wall_seconds));
   if (!s.snapshot.empty()) add("snapshot", s.snapshot);
   add("run", s.directory.string());
+  add("output of workers", (s.directory / "logs").string());
+  if (!s.resume.empty()) add("to go on", s.resume);
   size_t width = 0;
   for (const auto& row : rows) width = std::max(width, row.name.size());
   std::string table;
@@ -148,6 +154,8 @@ std::string summary_json(const JobSummary& s) {
   json["directory"] = s.directory.string();
   json["uses_api"] = s.uses_api;
   json["workers"] = s.workers;
+  json["world_size"] = s.world_size;
+  json["shrunk_by"] = s.shrunk_by.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.shrunk_by);
   json["global_batch"] = s.global_batch;
   json["steps"] = s.steps;
   json["steps_this_run"] = s.steps_this_run;
@@ -182,6 +190,7 @@ std::string summary_json(const JobSummary& s) {
   json["seconds_to_recover_worst"] = s.seconds_to_recover_worst;
   json["wall_seconds"] = s.wall_seconds;
   json["snapshot"] = s.snapshot.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.snapshot);
+  json["resume"] = s.resume.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resume);
   if (!s.trace.empty()) json["trace"] = s.trace.string();
   return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 
-GLOBAL_BATCH = 12
+GLOBAL_BATCH = int(os.environ.get("PLIANT_GLOBAL_BATCH", "12"))  # rows of a step; Pliant's plan where there is one
 TRUE_A, TRUE_B = 3.0, -2.0
 
 

@@ -7,8 +7,10 @@ In a page, an HTML comment before a fenced block says what the block is:
     <!-- file: PATH -->   the file PATH of the repository, whole
     <!-- part: PATH -->   lines that stand in PATH in this order, one after the other
     <!-- config -->       a config that `pliant config check` accepts
-    <!-- run -->          commands after `$ `, each with its output; `...` on a line of its own stands for any lines
-    <!-- run: PLUGIN -->  the same, where the build has the file PLUGIN.pliant.so
+    <!-- config: FILE --> the same, which the page's commands find as FILE
+    <!-- run -->          commands after `$ `, each with its output; `...` on a line of its own stands for any lines, … in a
+                          line for what differs from run to run
+    <!-- run: PART -->    the same, where the build has the file PART.pliant.so or the program PART, and its text where that is tinylm
 Commands run in a copy of ROOT's samples, with BIN_DIR first in PATH. --update writes what they print into the pages.
 """
 import os
@@ -29,7 +31,8 @@ def line_of(text, position):
 
 
 def shown_as(shown, printed):
-    pattern = "".join(r"(?:.*\n)*" if line.strip() == "..." else re.escape(line.rstrip()) + r"[ ]*\n" for line in shown)
+    pattern = "".join(r"(?:.*\n)*" if line.strip() == "..." else re.escape(line.rstrip()).replace("…", ".*?") + r"[ ]*\n"
+                      for line in shown)
     return re.fullmatch(pattern, printed) is not None
 
 
@@ -52,8 +55,18 @@ def output_of(command, bin_dir, folder):
     return done.stdout
 
 
-def is_left_out(plugin, bin_dir):
-    return plugin is not None and not (bin_dir.parent / f"lib/pliant/plugins-1/{plugin}.pliant.so").exists()
+def is_left_out(part, bin_dir):
+    if part is None:
+        return False
+    has_text = part != "tinylm" or default_text().exists()
+    plugin = bin_dir.parent / f"lib/pliant/plugins-1/{part}.pliant.so"
+    return not plugin.exists() and not ((bin_dir / part).exists() and has_text)
+
+
+def default_text():
+    """Where scripts/fetch-text leaves the novels. A machine without a network has none."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return (pathlib.Path(cache) if os.path.isabs(cache) else pathlib.Path.home() / ".cache") / "pliant/text/austen.txt"
 
 
 def check_run(block, bin_dir, folder):
@@ -66,7 +79,7 @@ def check_run(block, bin_dir, folder):
 def update(page, bin_dir, folder):
     def run_again(found):
         kind, name, block = found.groups()
-        if kind != "run" or "\n...\n" in block or is_left_out(name, bin_dir):
+        if kind != "run" or "\n...\n" in block or "…" in block or is_left_out(name, bin_dir):
             return found.group(0)
         fresh = "".join(f"$ {command}\n{output_of(command, bin_dir, folder)}" for command, _ in commands_of(block))
         return found.group(0).replace(block, fresh)
@@ -74,11 +87,11 @@ def update(page, bin_dir, folder):
     page.write_text(BLOCK.sub(run_again, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def check_config(block, bin_dir, folder):
-    for name in DATA_FILE.findall(block):  # a check wants what it names to be there
-        (pathlib.Path(folder) / name).touch()
-    (pathlib.Path(folder) / "shown.toml").write_text(block, encoding="utf-8")
-    said = output_of("pliant config check shown.toml && echo accepted", bin_dir, folder)
+def check_config(block, name, bin_dir, folder):
+    for data in DATA_FILE.findall(block):  # a check wants what it names to be there
+        (pathlib.Path(folder) / data).touch()
+    (pathlib.Path(folder) / name).write_text(block, encoding="utf-8")
+    said = output_of(f"pliant config check {name} && echo accepted", bin_dir, folder)
     return [] if "accepted" in said else [said]
 
 
@@ -97,16 +110,20 @@ def check_page(page, root, bin_dir, folder):
         target = found.group(1)
         if "://" not in target and not (page.parent / target).exists():
             yield f"{page}:{line_of(text, found.start())}: the link to {target} leads nowhere"
+    configs = []
     for found in BLOCK.finditer(text):
         kind, name, block = found.groups()
         if kind == "run":
             problems = [] if is_left_out(name, bin_dir) else check_run(block, bin_dir, folder)
         elif kind == "config":
-            problems = check_config(block, bin_dir, folder)
+            problems = check_config(block, name or "shown.toml", bin_dir, folder)
+            configs.append(pathlib.Path(folder) / (name or "shown.toml"))
         else:
             problems = check_quote(kind, block, root / name)
         for problem in problems:
             yield f"{page}:{line_of(text, found.start())}: {problem}"
+    for config in configs:
+        config.unlink(missing_ok=True)
 
 
 def main():

@@ -211,6 +211,29 @@ TEST_CASE("workers that all refuse their config end the job with their code and 
   CHECK(job.processes_left() == 0);
 }
 
+TEST_CASE("workers that all fail alike at their start end the job at once, with one message and without a restart") {
+  JobRunner job;
+  job.config(toy_config("workers = 4", "misbehave = \"exit_at_start\"\nmisbehave_rank = -1\nmisbehave_always = true"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(ended.summary["restarts"] == 0);
+  CHECK(has(ended.summary["reason"].get<std::string>(), "all 4 workers exited with code 1"));
+  CHECK_FALSE(has(ended.err, "warning: "));
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE("the summary says the world size that the job ended with, and what shrank it") {
+  JobRunner job;
+  job.config(toy_config("workers = 4\non_loss = \"shrink\""));
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--inject", "kill:rank=1,step=3"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["world_size"] == 2);  // 3 are not valid
+  CHECK(ended.summary["shrunk_by"] == "rank 1 (worker 1) was killed by signal 9 (Killed)");
+  CHECK_FALSE(has(ended.err, "  rank 1| "));  // by an injection: its log says nothing of it
+}
+
 TEST_CASE("ranks that one after the other refuse the same end the job, although each says so in other words") {
   JobRunner job;
   job.config(toy_config("workers = 2\nmax_restarts = 9",

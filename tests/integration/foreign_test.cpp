@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -55,11 +56,113 @@ TEST_CASE("when one worker of a foreign program dies all are started again") {
 TEST_CASE("restarts are spent and the job fails with the program's last words") {
   JobRunner job;
   job.config(kConfig);
-  const Ended ended = job.run(
-      {"run", "pliant.toml", "--json", "--set", "run.max_restarts=1", "--", "sh", "-c", "echo it broke; exit 4"});
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--set", "run.max_restarts=1", "--", "sh", "-c",
+                               "if [ $RANK = 1 ]; then echo it broke; exit 4; fi; exec sleep 1000"});
   CHECK(ended.exit_code == 1);
   CHECK(ended.summary["restarts"] == 1);
   CHECK(ended.err.find("it broke") != std::string::npos);
+}
+
+TEST_CASE("a program that fails alike on all ranks at its start is not started again, and is quoted once") {
+  JobRunner job;
+  job.config(kConfig);
+  const Ended ended = job.run({"run", "pliant.toml", "--", "sh", "-c",
+                               "echo \"train: error: rank $RANK has no data\" >&2; echo a banner; exit 4"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.out, "outcome            failed: all 3 workers exited with code 4: train: error: rank "));
+  CHECK(has(ended.out, "restarts           0\n"));
+  CHECK(has(ended.out, "output of workers  " + (job.latest() / "logs").string() + "\n"));
+  const std::string quoted = "| train: error: rank ";
+  const size_t first = ended.err.find(quoted);
+  REQUIRE(first != std::string::npos);
+  CHECK(ended.err.find(quoted, first + 1) == std::string::npos);
+}
+
+TEST_CASE("of a worker that a signal ends the last lines of its log are shown") {
+  JobRunner job;
+  job.config(kConfig);
+  const Ended ended =
+      job.run({"run", "pliant.toml", "--json", "--set", "run.max_restarts=0", "--", "sh", "-c",
+               "echo \"$RANK reads a file\"; if [ $RANK = 1 ]; then kill -SEGV $$; fi; exec sleep 1000"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.err, "  rank 1| 1 reads a file\n"));
+  CHECK(has(ended.err, "  the whole log: " + (job.latest() / "logs" / "rank-1.log").string()));
+  CHECK_FALSE(has(ended.err, "rank 0| "));  // the agent ended it
+}
+
+TEST_CASE("a foreign program gets its share of the plan, at the world size that it is started with") {
+  JobRunner job;
+  job.config(std::string(kConfig) +
+             "on_loss = \"shrink\"\n[elasticity]\nuse = \"v0.1\"\n[elasticity.\"v0.1\"]\n"
+             "max_train_batch_size = 12\nmicro_batch_sizes = [1, 2, 3]\n");
+  const Ended ended = job.run({"run", "pliant.toml", "--json", "--", "sh", "-c",
+                               "echo $PLIANT_GLOBAL_BATCH $PLIANT_MICRO_BATCH $PLIANT_ACCUMULATION_STEPS "
+                               "$PLIANT_ROW_FIRST $PLIANT_ROW_COUNT; "
+                               "if [ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 2 ]; then exit 7; fi; "
+                               "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec sleep 1000; fi"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(log_of(job, "rank-0.log") == "12 2 2 0 4\n");
+  CHECK(log_of(job, "rank-1.log") == "12 2 2 4 4\n");
+  CHECK(log_of(job, "rank-2.log") == "12 2 2 8 4\n");
+  CHECK(log_of(job, "rank-0.restart-1.log") == "12 3 2 0 6\n");
+  CHECK(log_of(job, "rank-1.restart-1.log") == "12 3 2 6 6\n");
+  CHECK(ended.summary["world_size"] == 2);
+  CHECK(has(ended.summary["shrunk_by"].get<std::string>(), "rank 2 exited with code 7"));
+}
+
+TEST_CASE("without a plan a foreign program is told of none, and help names every variable that workers get") {
+  JobRunner job;
+  job.config(kConfig);
+  REQUIRE(job.run({"run", "pliant.toml", "--json", "--", "env"}).exit_code == 0);
+  const std::string help = job.run({"run", "--help"}).out;
+  std::istringstream lines(log_of(job, "rank-0.log"));
+  int named = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = line.substr(0, line.find('='));
+    for (const char* plan : {"PLIANT_GLOBAL_BATCH", "PLIANT_MICRO_BATCH", "PLIANT_ROW_FIRST"}) CHECK(name != plan);
+    const bool is_ours = std::getenv(name.c_str()) == nullptr && name != "_" && name != "PWD" && name != "SHLVL";
+    if (!is_ours) continue;
+    CAPTURE(name);
+    CHECK(has(help, name));
+    ++named;
+  }
+  CHECK(named > 15);
+  for (const char* plan : {"PLIANT_GLOBAL_BATCH", "PLIANT_MICRO_BATCH", "PLIANT_ACCUMULATION_STEPS", "PLIANT_ROW_FIRST",
+                           "PLIANT_ROW_COUNT"}) {
+    CHECK(has(help, plan));
+  }
+}
+
+TEST_CASE("a program runs without a config as under torchrun, and what it prints is shown") {
+  JobRunner job;
+  const Ended ended = job.run({"run", "--workers", "2", "--", "sh", "-c",
+                               "echo \"hello from $RANK of $WORLD_SIZE at ${MASTER_PORT:+a port} of $MASTER_ADDR\""});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(has(ended.err, "rank 0| hello from 0 of 2 at a port of 127.0.0.1\n"));
+  CHECK(has(ended.err, "rank 1| hello from 1 of 2 at a port of 127.0.0.1\n"));
+  CHECK(std::filesystem::exists(job.folder() / "pliant-runs/pliant-run/latest/job.json"));
+  const Ended failed = job.run({"run", "--set", "run.max_restarts=0", "--", "sh", "-c", "exit 3"});
+  CHECK(failed.exit_code == 1);
+}
+
+TEST_CASE("without a config and without a program there is nothing to run, and what is missing is said") {
+  JobRunner job;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"run"}, std::vector<std::string>{"run", "--workers", "2"},
+        std::vector<std::string>{"run", "--"}}) {
+    const Ended ended = job.run(words);
+    INFO(ended.err);
+    CHECK(ended.exit_code == 2);
+    CHECK(has(ended.err, "CONFIG is missing"));
+    CHECK_FALSE(std::filesystem::exists(job.folder() / "pliant-runs"));
+  }
+  const Ended absent = job.run({"run", "--", "no-such-program"});
+  CHECK(absent.exit_code == 2);
+  CHECK(has(absent.err, "'no-such-program' is neither beside this program"));
 }
 
 TEST_CASE("a worker's failure is seen by a pliant that was started with SIGCHLD ignored") {
@@ -86,6 +189,10 @@ TEST_CASE("Ctrl-C ends a foreign program with SIGTERM and then with 130") {
   const Ended ended = job.wait(pid);
   CHECK(ended.exit_code == 130);
   CHECK(log_of(job, "rank-1.log").find("told") != std::string::npos);
+  const std::vector<std::string> words = words_of_shell(ended.summary["resume"].get<std::string>());
+  REQUIRE(words.size() > 6);
+  CHECK(words[5] == "--");
+  CHECK(words.back().rfind("trap 'echo told; exit 0' TERM; ", 0) == 0);
   CHECK(job.processes_left() == 0);
 }
 
@@ -115,7 +222,7 @@ TEST_CASE("each start of a foreign group is a generation of its own") {
   JobRunner job;
   job.config(kConfig);
   const Ended ended =
-      job.run({"run", "pliant.toml", "--json", "--set", "run.max_restarts=2", "--", "sh", "-c", "exit 1"});
+      job.run({"run", "pliant.toml", "--json", "--set", "run.max_restarts=2", "--", "sh", "-c", "exit $RANK"});
   CHECK(ended.exit_code == 1);
   CHECK(ended.summary["restarts"] == 2);
   CHECK(ended.summary["generations"] == 3);

@@ -89,6 +89,26 @@ void JobRunner::config(const std::string& text) {
   std::ofstream(folder_ / "pliant.toml") << text;
 }
 
+std::vector<std::string> words_of_shell(const std::string& line) {
+  std::vector<std::string> words;
+  bool is_quoted = false;
+  bool is_open = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == ' ' && !is_quoted) {
+      is_open = false;
+      continue;
+    }
+    if (!std::exchange(is_open, true)) words.emplace_back();
+    if (line[i] == '\'') {
+      is_quoted = !is_quoted;
+    } else {
+      if (line[i] == '\\' && !is_quoted) ++i;
+      words.back() += line[i];
+    }
+  }
+  return words;
+}
+
 pid_t JobRunner::start(const std::vector<std::string>& arguments, uint64_t file_kib) {
   std::vector<std::string> words{std::string(PLIANT_BIN_DIR) + "/pliant"};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -136,9 +156,7 @@ Ended JobRunner::paste(const std::string& text) {
   const size_t begin = text.find("`pliant ");
   REQUIRE(begin != std::string::npos);
   const size_t end = text.find('`', begin + 1);
-  std::istringstream words(text.substr(begin + 1, end - begin - 1));
-  std::vector<std::string> arguments;
-  for (std::string word; words >> word;) arguments.push_back(word);
+  std::vector<std::string> arguments = words_of_shell(text.substr(begin + 1, end - begin - 1));
   arguments.erase(arguments.begin());  // "pliant"
   arguments.insert(arguments.begin() + 1, "--json");
   return run(arguments);

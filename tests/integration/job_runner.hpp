@@ -28,6 +28,9 @@ inline bool has(const std::string& text, const std::string& words) {
 /// Writes a ledger again with every commit as `change` leaves it, each line whole.
 void forge_ledger(const std::filesystem::path& file, const std::function<void(elastic::CommitRecord&)>& change);
 
+/// The words of a command as a shell takes them: '...' and \ are known.
+std::vector<std::string> words_of_shell(const std::string& line);
+
 struct Ended {
   int exit_code = 0;       ///< 128 + n for a signal
   std::string out;         ///< stdout

@@ -59,6 +59,8 @@ TEST_CASE(
   INFO(stopped.err);
   CHECK(stopped.exit_code == 130);
   CHECK(stopped.summary["outcome"] == "stopped");
+  CHECK(stopped.summary["world_size"] == 4);
+  CHECK(stopped.summary["shrunk_by"].is_null());
   CHECK(stopped.summary["samples_repeated"] == 0);
   CHECK(stopped.summary["samples_missing"] == 0);
   CHECK(job.processes_left() == 0);
@@ -187,6 +189,79 @@ TEST_CASE("nothing to resume is said with what to do") {
   CHECK(ended.err.find("nothing to resume") != std::string::npos);
 }
 
+TEST_CASE("every stopped run says how to go on, and what it says goes on, and a finished one says nothing") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml"});
+  REQUIRE(job.wait_for_commits(pid, 2));
+  ::kill(pid, SIGINT);
+  const Ended stopped = job.wait(pid);
+  REQUIRE(stopped.exit_code == 130);
+  const size_t at = stopped.out.find("\nto go on ");
+  INFO(stopped.out);
+  REQUIRE(at != std::string::npos);
+  const size_t command = stopped.out.find("pliant run ", at);
+  const Ended resumed = job.paste("`" + stopped.out.substr(command, stopped.out.find('\n', command) - command) + "`");
+  INFO(resumed.err);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.summary["samples_used_once"] == 203);
+  CHECK(resumed.summary["resume"].is_null());
+}
+
+TEST_CASE("a failed start does not hide the run before it: --resume goes on with that, and says what it passes over") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(pid, 2));
+  ::kill(pid, SIGINT);
+  const Ended stopped = job.wait(pid);
+  REQUIRE(stopped.exit_code == 130);
+  const Ended failed = job.run_json({"--set", "app.misbehave=usage_at_start", "--set", "app.misbehave_rank=-1"});
+  REQUIRE(failed.exit_code == 2);
+  CHECK(failed.summary["resume"].is_null());
+  const Ended resumed = job.run_json({"--resume"});
+  INFO(resumed.err);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.summary["directory"] == stopped.summary["directory"]);
+  CHECK(resumed.summary["resumed_from"] == stopped.summary["steps"]);
+  CHECK(has(resumed.err, "the run " + failed.summary["directory"].get<std::string>() + " is passed over"));
+}
+
+TEST_CASE("what is advised to a job that resumes keeps its batch, and is taken when it is pasted") {
+  JobRunner job;
+  job.config(toy_config("workers = 2", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(pid, 2));
+  ::kill(pid, SIGINT);
+  REQUIRE(job.wait(pid).exit_code == 130);
+  const std::vector<std::string> command{"run", "pliant.toml", "--json", "--resume", "--workers", "3"};
+  const Ended refused = job.run(command);
+  INFO(refused.err);
+  REQUIRE(refused.exit_code == 2);
+  std::istringstream lines(refused.err);
+  int advised = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t sets = line.find("help: --set ");
+    if (sets == std::string::npos) continue;
+    CAPTURE(line);
+    CHECK(has(line, "keeps the job's batch: global batch 8, "));
+    std::vector<std::string> pasted = command;
+    for (const std::string& word : words_of_shell(line.substr(sets + 6, line.find(" makes it valid") - sets - 6))) {
+      pasted.push_back(word);
+    }
+    JobRunner copy;
+    std::filesystem::copy(job.folder() / "pliant-runs", copy.folder() / "pliant-runs",
+                          std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
+    copy.config(toy_config("workers = 2"));
+    const Ended taken = copy.run(pasted);
+    INFO(taken.err);
+    CHECK(taken.exit_code == 0);
+    CHECK(taken.summary["global_batch"] == 8);
+    ++advised;
+  }
+  CHECK(advised > 0);
+}
+
 TEST_CASE("a damaged newest snapshot is named and the one before is taken") {
   JobRunner job;
   job.config(toy_config("workers = 2\ndeterministic = true\nsnapshot_every = 7"));
@@ -222,5 +297,6 @@ TEST_CASE("a size at which rule 0.2 answers another batch is refused to a job th
   CHECK(drifted.err.find(
             "the job is pinned to global batch 16 in granules of 4, and this config at 3 workers plans 12") !=
         std::string::npos);
+  CHECK(has(drifted.err, "\n  help: --workers 2 keeps the job's batch\n"));
   CHECK(job.run(with_rule({"run", "pliant.toml", "--resume", "--workers", "2"})).exit_code == 0);
 }

@@ -291,6 +291,24 @@ TEST_CASE("the summary says how many bytes of each kind a worker held") {
   CHECK(bytes.at("whole_at_once") <= 65536);
 }
 
+TEST_CASE("the summary of a sharded job calls what is compared shards, that of another states") {
+  for (const bool sharded : {true, false}) {
+    JobRunner job;
+    std::vector<std::string> command = sharded_job(2);
+    if (!sharded) {
+      job.config(toy_config("workers = 2"));
+      command = {"run", "pliant.toml", "--json"};
+    }
+    std::erase(command, "--json");
+    const Ended ended = job.run(command);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(has(ended.out, "\nshards compared ") == sharded);
+    CHECK(has(ended.out, "\nstates compared ") != sharded);
+    CHECK(has(ended.out, sharded ? " at 14 steps, " : " at 26 steps, "));
+  }
+}
+
 TEST_CASE("zero3 says that it keeps no budget below the whole model, and what does") {
   JobRunner job;
   const Ended ended = job.run(sharded_job(2, {"coordinator.budget=60000", "app.layers=9"}));

@@ -101,6 +101,25 @@ TEST_CASE("a worker whose agent is killed is told so and ends by itself") {
   CHECK(resumed.summary["samples_used_once"] == 403);
 }
 
+TEST_CASE("a worker of a program that came after -- names that program in what it advises") {
+  JobRunner job;
+  std::string config = toy_config("workers = 2\nsnapshot_every = 2", "step_ms = 10\nsequences = 403");
+  const size_t command = config.find("command = ");
+  config.erase(command, config.find('\n', command) - command);
+  job.config(config);
+  const pid_t agent =
+      job.start({"run", "pliant.toml", "--json", "--", std::string(PLIANT_TEST_BIN_DIR) + "/toy_worker"});
+  REQUIRE(job.wait_for_commits(agent, 3));
+  ::kill(agent, SIGKILL);
+  CHECK(job.wait(agent).exit_code == 128 + SIGKILL);
+  CHECK(comes_true([&] { return job.processes_left() == 0; }));
+  const Ended resumed = job.paste(read_all(job.latest() / "logs" / "rank-0.log"));
+  INFO(resumed.err);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.summary["resumed_from"].get<int64_t>() >= 2);
+  CHECK(resumed.summary["samples_used_once"] == 403);
+}
+
 TEST_CASE("a worker that does not hear of its agent's end is killed after the warden's grace of a second") {
   JobRunner job;
   job.config(toy_config("workers = 2", "step_ms = 10\nsequences = 403\n" + misbehaving("hang_and_say", 1, 3)));

@@ -51,7 +51,9 @@ TEST_CASE("a size that is not valid ends with 2, the nearest and what would make
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.out.empty());
   CHECK(has(outcome.err, "world size 9 is not valid for global batch 1680; nearest valid: 8, 10\n"));
-  CHECK(has(outcome.err, "\n  help: --set 'elasticity.use = \"exact\"' makes it valid: global batch "));
+  CHECK(has(outcome.err,
+            "\n  help: --set 'elasticity.use=\"exact\"' --set 'elasticity.exact.max_train_batch_size=2000' --set "
+            "'elasticity.exact.micro_batch_sizes=[2, 4, 6]' makes it valid: global batch "));
 }
 
 TEST_CASE(

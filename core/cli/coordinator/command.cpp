@@ -98,7 +98,10 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
   if (!read.has("coordinator")) {
     throw Error(
         Status::kFailedPrecondition,
-        fmt::format("{} has no [coordinator]; add one, with use = \"planned\", \"zero3\" or \"eager\"", arguments.file),
+        fmt::format(
+            "{} has no [coordinator]; add --set coordinator.use=planned or the section, with use = \"planned\", "
+            "\"zero3\" or \"eager\"",
+            arguments.file),
         ExitCode::kUsage);
   }
   const Config config = Config::open(arguments.file, {"coordinator"}, invocation.overrides);

@@ -112,7 +112,9 @@ struct JobSummary {
   int64_t resumed_from = -1;  ///< step of the snapshot; -1 = a fresh job
   int64_t global_batch = 0;
   int64_t workers = 0;
-  int64_t tokens = 0;  ///< over the lineage
+  int64_t world_size = 0;  ///< of the last generation; 0: none stood
+  std::string shrunk_by;   ///< why that is fewer than workers; empty: it is not
+  int64_t tokens = 0;      ///< over the lineage
   /// Part of the rows' room that tokens fill: tokens over rows times the sampler's budget, or times the longest row
   /// where it has none.
   double packing_efficiency = 0;
@@ -131,6 +133,7 @@ struct JobSummary {
   double seconds_to_recover_worst = 0;  ///< from the notice of a loss to the next commit, the longest
   double wall_seconds = 0;
   std::string snapshot;         ///< the newest one, relative to directory; empty: none
+  std::string resume;           ///< the command that goes on with the run, as a shell takes it; empty: nothing is left
   std::filesystem::path trace;  ///< that was written; empty: none
 };
 

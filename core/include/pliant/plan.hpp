@@ -91,12 +91,21 @@ struct PlanChange {
   Plan plan;
 };
 
+/// What a job that has begun keeps.
+struct PinnedBatch {
+  int64_t global_batch = 0;
+  int64_t granule = 1;
+};
+
 /// Changes that each make `world_size` valid, the least first: limits, micro-batch sizes, a larger cap, policy "exact".
-/// Each was planned. Empty when none helps. Milliseconds.
-std::vector<PlanChange> changes_for(const Config& config, int64_t world_size);
+/// Each was planned. `pinned`: of the job that is to go on; only changes that keep it. Empty when none helps.
+/// Milliseconds.
+std::vector<PlanChange> changes_for(const Config& config, int64_t world_size,
+                                    const std::optional<PinnedBatch>& pinned = {});
 
 /// `refusal` of `world_size` with a line of help for each of changes_for.
-Error with_changes(const Config& config, const Error& refusal, int64_t world_size);
+Error with_changes(const Config& config, const Error& refusal, int64_t world_size,
+                   const std::optional<PinnedBatch>& pinned = {});
 
 /// Rows of rank `rank` when `world_size` ranks share `rows` rows: contiguous, in rank order, whole granules except at
 /// the very end, sizes differ by at most one granule; the first ranks get the larger shares. A rank may own no rows.

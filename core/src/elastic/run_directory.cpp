@@ -17,6 +17,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/environment.hpp"
 #include "data/digest.hpp"
 
 namespace pliant::elastic {
@@ -172,19 +173,39 @@ void RunDirectory::remove_visits() const {
   remove_of_workers(kVisits);
 }
 
-std::string resume_command(const RunDirectory& directory, const std::vector<std::string>& program) {
-  const auto quoted = [](const std::string& word) {
-    constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-    std::string made = "'";
+std::string shell_words(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  std::string made;
+  for (const std::string& word : words) {
+    if (!made.empty()) made += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      made += word;
+      continue;
+    }
+    made += '\'';
     for (const char c : word) made += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    return made + "'";
-  };
-  std::string made =
-      fmt::format("pliant run {} --resume {}", quoted(directory.config().string()), quoted(directory.path().string()));
-  if (!program.empty()) made += " --";
-  for (const std::string& word : program) made += " " + quoted(word);
+    made += '\'';
+  }
   return made;
+}
+
+namespace {
+
+std::string resume_with(const RunDirectory& directory, const std::string& program) {
+  const std::string run =
+      "pliant run " + shell_words({directory.config().string(), "--resume", directory.path().string()});
+  return program.empty() ? run : run + " -- " + program;
+}
+
+}  // namespace
+
+std::string resume_command(const RunDirectory& directory, const std::vector<std::string>& program) {
+  return resume_with(directory, shell_words(program));
+}
+
+std::string resume_command_of_worker(const RunDirectory& directory) {
+  const char* const program = environment_variable(kProgramVariable);
+  return resume_with(directory, program == nullptr ? "" : program);
 }
 
 Result<> RunDirectory::become_latest() const {

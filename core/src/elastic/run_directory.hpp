@@ -22,6 +22,12 @@ struct JobFacts {
   int64_t granule = 1;
 };
 
+/// What is wrong where a program uses the embedding API and its job has no plan.
+inline constexpr const char* kNeedsPlan =
+    "this program uses the embedding API, which needs a plan: add an [elasticity] section to the config, for example "
+    "--set elasticity.use=exact --set elasticity.exact.max_train_batch_size=32 --set "
+    "'elasticity.exact.micro_batch_sizes=[1]'";
+
 /// What job.json holds.
 std::string text_of(const JobFacts& facts);
 
@@ -94,6 +100,14 @@ class RunDirectory {
 /// config is the run's own, which has all that flags and the environment had a say in. `program`: what came after `--`;
 /// empty: [run] command has it.
 std::string resume_command(const RunDirectory& directory, const std::vector<std::string>& program = {});
+
+/// `words` as a shell takes them, with spaces between.
+std::string shell_words(const std::vector<std::string>& words);
+
+/// Workers find there what came after `--`, as shell_words writes it; empty: [run] command has the program.
+inline constexpr const char* kProgramVariable = "PLIANT_PROGRAM";
+/// resume_command, by a worker of the run.
+std::string resume_command_of_worker(const RunDirectory& directory);
 
 /// One agent at a time works in a run directory. Held until it is destroyed.
 class DirectoryLock {

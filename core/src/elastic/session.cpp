@@ -172,8 +172,8 @@ Session Session::attach() {
   // Said first: a worker that then finds its config wrong is one that uses the API, and ends the job.
   const std::string hello = to_line(elastic::FromWorker(elastic::Hello{::getpid()})) + "\n";
   if (::send(agent.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("the agent of this job is gone; go on with `{}`", elastic::resume_command(where)));
+    throw Error(Status::kFailedPrecondition, fmt::format("the agent of this job is gone; go on with `{}`",
+                                                         elastic::resume_command_of_worker(where)));
   }
   if (!same_protocol) {
     throw Error(Status::kFailedPrecondition,
@@ -217,6 +217,7 @@ void Session::start(Dataset dataset, TrainingState& program) {
 void Session::begin(Dataset dataset, TrainingState& program) {
   State& s = *state_;
   if (s.program != nullptr) throw Error(Status::kFailedPrecondition, "Session::start was called twice");
+  if (s.facts.global_batch < 1) throw Error(Status::kInvalidArgument, elastic::kNeedsPlan, ExitCode::kUsage);
   s.open_device();
   s.arrays.emplace(program, elastic::MemoryCheck(*s.accelerator, s.device));
   s.program = &program;

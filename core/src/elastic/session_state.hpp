@@ -80,12 +80,7 @@ struct Session::State {
         facts(std::move(pinned)),
         channel(
             std::move(agent), [this](int64_t generation) { communicator.abort(generation); },
-            advice_to_resume(directory, config)) {}
-  /// elastic::resume_command, as far as a worker knows: not what came after `--`.
-  static std::string advice_to_resume(const elastic::RunDirectory& directory, const Config& config) {
-    const bool has_command = !config.run().command.empty();
-    return elastic::resume_command(directory) + (has_command ? "" : " -- PROGRAM");
-  }
+            elastic::resume_command_of_worker(directory)) {}
 
   ReservedDescriptor reserved;  // for snapshots; taken first, before others take all
   elastic::RunDirectory directory;

@@ -43,8 +43,8 @@ namespace {
 Config with_coordinator(const Config& config) {
   if (!config.has("coordinator")) {
     throw Error(Status::kFailedPrecondition,
-                "this program shards its model, which needs a coordinator: add [coordinator] use = \"planned\" to the "
-                "config",
+                "this program shards its model, which needs a coordinator: add --set coordinator.use=planned "
+                "or, to the config, [coordinator] use = \"planned\"",
                 ExitCode::kUsage);
   }
   ConfigOverrides as_resolved;

@@ -18,7 +18,8 @@ constexpr int kCapsTried = 24;  // in eighths above the present one, up to four 
 /// Tries changes of one config for one world size.
 class Adviser {
  public:
-  Adviser(const Config& config, int64_t world_size) : config_(config), world_size_(world_size) {
+  Adviser(const Config& config, int64_t world_size, const std::optional<PinnedBatch>& pinned)
+      : config_(config), world_size_(world_size), pinned_(pinned) {
     const Result<ElasticityBlock> block = elasticity_block(config);
     if (block) block_ = *block;
   }
@@ -27,8 +28,7 @@ class Adviser {
     try_limits();
     try_micro_batches();
     if (changes_.empty()) try_caps();
-    if (block_.policy != "exact")
-      try_change({"elasticity.use = \"exact\""}, [&] { return with_plugin(config_, "elasticity", "exact"); });
+    if (block_.policy != "exact") try_exact();
     return std::move(changes_);
   }
 
@@ -41,12 +41,11 @@ class Adviser {
 
   [[nodiscard]] std::string path(const char* key) const { return config::dotted({"elasticity", block_.policy, key}); }
 
-  /// Keeps the change when its plan has the world size.
-  template <class Make>
-  bool try_change(std::vector<std::string> sets, Make&& make) {
+  /// Keeps the change when its plan has the world size, and what is pinned.
+  bool try_sets(std::vector<std::string> sets) {
     try {
-      const Config changed = make();
-      Plan plan = Planner(changed).plan(world_size_);
+      Plan plan = Planner(config_.with(sets)).plan(world_size_);
+      if (pinned_ && (plan.global_batch != pinned_->global_batch || plan.granule != pinned_->granule)) return false;
       changes_.push_back({std::move(sets), std::move(plan)});
       return true;
     } catch (const Error&) {
@@ -54,8 +53,16 @@ class Adviser {
     }
   }
 
-  bool try_sets(std::vector<std::string> sets) {
-    return try_change(sets, [&] { return config_.with(sets); });
+  void try_exact() {
+    std::vector<std::string> sets;
+    try {
+      sets = sets_for_plugin(config_, "elasticity", "exact");
+    } catch (const Error&) {
+      return;  // it is not installed
+    }
+    if (try_sets(sets) || !pinned_) return;
+    sets.push_back(fmt::format("elasticity.exact.max_train_batch_size={}", pinned_->global_batch));
+    try_sets(std::move(sets));
   }
 
   void try_limits() {
@@ -96,23 +103,27 @@ class Adviser {
 
   const Config& config_;
   int64_t world_size_;
+  std::optional<PinnedBatch> pinned_;
   ElasticityBlock block_;
   std::vector<PlanChange> changes_;
 };
 
 }  // namespace
 
-std::vector<PlanChange> changes_for(const Config& config, int64_t world_size) {
+std::vector<PlanChange> changes_for(const Config& config, int64_t world_size,
+                                    const std::optional<PinnedBatch>& pinned) {
   if (world_size < 1) return {};
-  return Adviser(config, world_size).run();
+  return Adviser(config, world_size, pinned).run();
 }
 
-Error with_changes(const Config& config, const Error& refusal, int64_t world_size) {
+Error with_changes(const Config& config, const Error& refusal, int64_t world_size,
+                   const std::optional<PinnedBatch>& pinned) {
   std::string help;
-  for (const PlanChange& change : changes_for(config, world_size)) {
-    help += fmt::format("\n  help: --set '{}' makes it valid: global batch {}, {} valid sizes from {} to {}",
-                        fmt::join(change.sets, "' --set '"), change.plan.global_batch, change.plan.count(),
-                        change.plan.world_sizes.front().first, change.plan.world_sizes.back().last);
+  for (const PlanChange& change : changes_for(config, world_size, pinned)) {
+    help += fmt::format(
+        "\n  help: --set '{}' {}: global batch {}, {} valid sizes from {} to {}", fmt::join(change.sets, "' --set '"),
+        pinned ? "makes it valid and keeps the job's batch" : "makes it valid", change.plan.global_batch,
+        change.plan.count(), change.plan.world_sizes.front().first, change.plan.world_sizes.back().last);
   }
   return refusal.with_lines(help);
 }

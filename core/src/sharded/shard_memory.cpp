@@ -82,6 +82,7 @@ void ShardArray::move_on(int64_t step) {
 void ShardArray::know_digests(std::vector<uint64_t> known) {
   digests_ = std::move(known);
   head_.is_digested = 1;
+  digested_step_ = head_.step;
   write(true);
 }
 
@@ -92,6 +93,7 @@ const std::vector<uint64_t>& ShardArray::digests(data::ArrayDigests& taker) {
                  std::span(digests_).subspan(static_cast<size_t>(run.slot), static_cast<size_t>(run.chunks.count)));
   }
   head_.is_digested = 1;
+  digested_step_ = head_.step;
   write(true);
   return digests_;
 }
@@ -219,7 +221,8 @@ void ShardMemory::throw_changed(size_t array, int32_t slot) const {
   throw Error(Status::kDataLoss,
               fmt::format("chunk {} of {} that this rank owns has changed since step {} began, and nothing updated it: "
                           "the program wrote it from elsewhere, or memory of this machine fails",
-                          static_cast<int32_t>(arrays_[array]->chunk_at(slot)), names_[array], step()));
+                          static_cast<int32_t>(arrays_[array]->chunk_at(slot)), names_[array],
+                          arrays_[array]->digested_step()));
 }
 
 std::vector<uint64_t> ShardMemory::digests() {

@@ -80,6 +80,8 @@ class ShardArray {
   }
   /// The same of some of its chunks. O(bytes of them).
   [[nodiscard]] std::optional<int32_t> first_other(data::ArrayDigests& taker, std::span<const OwnedRun> runs) const;
+  /// The step whose values the digests were first taken of, or known: nothing but end_change has changed these since.
+  [[nodiscard]] int64_t digested_step() const { return digested_step_; }
   /// The chunk at that place.
   [[nodiscard]] ChunkId chunk_at(int32_t slot) const;
   /// For another process. Throws kUnimplemented where there is no memory for it.
@@ -101,6 +103,7 @@ class ShardArray {
   const uint64_t value_bytes_;
   StampHead head_;
   std::vector<uint64_t> digests_;
+  int64_t digested_step_ = kNoStep;
   Buffer memory_;  ///< values and, where it can be passed on, the stamp
   Buffer stage_;   ///< pinned: a stamp on its way to memory that the CPU does not reach
   std::optional<Event> staged_;

@@ -100,7 +100,8 @@ void require_sizes(const Found& found, const DeepSpeedOptions& options) {
                      "no size from min_gpus " + std::to_string(options.min_gpus) + " to max_gpus " +
                          std::to_string(options.max_gpus) + " can share a batch up to " +
                          std::to_string(options.max_train_batch_size) +
-                         " rows evenly; widen the limits, or use = \"exact\"",
+                         " rows evenly; widen the limits, or use = \"exact\" with the same max_train_batch_size and "
+                         "micro_batch_sizes",
                      "min_gpus max_gpus max_train_batch_size");
 }
 

@@ -45,6 +45,32 @@ TEST_CASE("a line without an end comes in pieces, and no call returns more than 
   CHECK(shown == endless);
 }
 
+TEST_CASE("the line that says why a program failed is found, whatever came after it") {
+  const Lines banner{"tinylm: 31813 sequences, 1072013 tokens", "goodbye"};
+  const auto cause = [&banner](Lines lines) {
+    lines.insert(lines.end(), banner.begin(), banner.end());
+    return cause_among(lines);
+  };
+  CHECK(cause({"starts", "tinylm: error: no device"}) == "tinylm: error: no device");
+  CHECK(cause({"Traceback (most recent call last):", "  File \"train.py\", line 3, in <module>",
+               "    raise ValueError('error: of the source')", "torch.cuda.OutOfMemoryError: out of memory"}) ==
+        "torch.cuda.OutOfMemoryError: out of memory");
+  CHECK(cause({"Traceback (most recent call last):", "  File \"train.py\", line 3, in <module>",
+               "KeyboardInterrupt"}) == "KeyboardInterrupt");
+  CHECK(cause({"terminate called after throwing an instance of 'std::runtime_error'", "  what():  no file"}) ==
+        "what():  no file");
+  CHECK(cause({"train: main.cpp:7: int main(): Assertion `false' failed."}) ==
+        "train: main.cpp:7: int main(): Assertion `false' failed.");
+  CHECK(cause({"train: error: the first", "train: error: that follows from it"}) == "train: error: the first");
+  Lines long_ago{"train: error: that it got over", "train: error: no device"};
+  long_ago.resize(100, "a banner");
+  CHECK(cause_among(long_ago) == "train: error: no device");
+  CHECK(cause({"line"}) == "goodbye");
+  CHECK(cause_among({"last", "  ", ""}) == "last");
+  CHECK(cause_among({}).empty());
+  CHECK(cause_among({std::string(1000, 'x')}).size() == 300);
+}
+
 TEST_CASE("of a long rest the last MiB is shown, and what comes before is counted") {
   const pliant::test::ScratchFolder folder;
   const auto file = folder.write("log", "");

@@ -134,11 +134,34 @@ TEST_CASE("changes that make a size valid were planned, the least first") {
   CHECK(sets_of(changes).front() == R"(elasticity."v0.1".max_gpus=6)");
   for (const PlanChange& change : changes) {
     CHECK(change.plan.valid(6));
-    const Config changed = change.sets.front().find("use") == std::string::npos
-                               ? seven.with(change.sets)
-                               : pliant::with_plugin(seven, "elasticity", "exact");
-    CHECK(Planner(changed).plan(6).global_batch == change.plan.global_batch);
+    CHECK(Planner(seven.with(change.sets)).plan(6).global_batch == change.plan.global_batch);
   }
+}
+
+TEST_CASE("a change that names another policy sets the options that it needs") {
+  const Config config = config_of("v0.1", "max_train_batch_size = 12\nmicro_batch_sizes = [1, 2, 3]\n");
+  const auto changes = pliant::changes_for(config, 5);
+  REQUIRE_FALSE(changes.empty());
+  CHECK(sets_of({changes.back()}).front() == R"(elasticity.use="exact"; elasticity.exact.max_train_batch_size=12; )"
+                                             R"(elasticity.exact.micro_batch_sizes=[1, 2, 3])");
+  CHECK(Planner(config.with(changes.back().sets)).plan(5).valid(5));
+}
+
+TEST_CASE("for a job that has begun only changes are named that keep its batch and its granule") {
+  const Config config = config_of("v0.1", "max_train_batch_size = 10\nmicro_batch_sizes = [2, 4]\n");
+  const int64_t batch = Planner(config).plan().global_batch;
+  const auto all = pliant::changes_for(config, 3);
+  CHECK(std::any_of(all.begin(), all.end(), [&](const PlanChange& change) {
+    return change.plan.global_batch != batch || change.plan.granule != 2;
+  }));
+  const auto kept = pliant::changes_for(config, 3, pliant::PinnedBatch{batch, 2});
+  REQUIRE_FALSE(kept.empty());
+  for (const PlanChange& change : kept) {
+    CHECK(change.plan.global_batch == batch);
+    CHECK(change.plan.granule == 2);
+    CHECK(Planner(config.with(change.sets)).plan(3).valid(3));
+  }
+  CHECK(pliant::changes_for(config, 3, pliant::PinnedBatch{9999, 2}).empty());
 }
 
 TEST_CASE("one more micro-batch size makes a size valid") {

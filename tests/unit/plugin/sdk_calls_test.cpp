@@ -104,7 +104,7 @@ TEST_CASE("what a slot throws is an answer that says which slot threw what, as f
   int32_t count = 0;
   const Answer answer = calls.ask(&pliant_accelerator::device_count, &count);
   CHECK(answer.status == PLIANT_INTERNAL);
-  CHECK(answer.message == "a call threw across the border: boom");
+  CHECK(answer.message == "device_count threw across the border: boom");
   CHECK(answer.rank == -1);
   uint64_t free_bytes = 0;
   uint64_t all_bytes = 0;
@@ -113,7 +113,10 @@ TEST_CASE("what a slot throws is an answer that says which slot threw what, as f
   CHECK(cut.message.size() == sizeof(pliant_error::message) - 1);
   void* memory = nullptr;
   CHECK_THROWS_WITH_AS(calls.must(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 7, &memory),
-                       "a call threw across the border: an exception that is no std::exception", Failure);
+                       "alloc threw across the border: an exception that is no std::exception", Failure);
+  table.why_no_devices = [](void*, char*, uint64_t, pliant_error*) -> int32_t { throw std::runtime_error("boom"); };
+  const Answer appended = calls.ask(&pliant_accelerator::why_no_devices, nullptr, 0);
+  CHECK(appended.message == "a call threw across the border: boom");
   pliant_error error;
   CHECK(call("device_count", nullptr, error, table.device_count, &count) == PLIANT_INTERNAL);
   CHECK(std::string(error.message) == "device_count threw across the border: boom");

@@ -196,6 +196,14 @@ int64_t Agent::bytes_moved() const {
 double Agent::digest_seconds() const {
   return state_->group ? state_->group->digest_seconds() : 0;
 }
+int64_t Agent::world_size() const {
+  if (uses_api()) return state_->group->world_size();
+  return state_->foreign ? state_->foreign->world_size() : 0;
+}
+std::string Agent::shrunk_by() const {
+  if (uses_api()) return state_->group->shrunk_by();
+  return state_->foreign ? state_->foreign->shrunk_by() : std::string();
+}
 int64_t Agent::restarts() const {
   if (uses_api()) return state_->foreign_restarts + state_->group->restarts();
   return state_->foreign ? state_->foreign->restarts() : state_->foreign_restarts;

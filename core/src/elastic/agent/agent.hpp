@@ -51,6 +51,10 @@ class Agent {
   [[nodiscard]] bool uses_api() const;
   [[nodiscard]] int64_t generations() const;
   [[nodiscard]] int64_t restarts() const;
+  /// Of the newest generation that stood; 0: none did.
+  [[nodiscard]] int64_t world_size() const;
+  /// Why that is fewer than were asked for; empty: it is not.
+  [[nodiscard]] std::string shrunk_by() const;
   /// Comparisons of the ranks' states, and what they took on the slowest rank.
   [[nodiscard]] int64_t digests() const;
   [[nodiscard]] double digest_seconds() const;

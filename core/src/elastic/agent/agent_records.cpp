@@ -23,10 +23,7 @@ namespace fs = std::filesystem;
 Result<> Agent::State::open_plan(const std::string& fingerprint) {
   try {
     if (order.micro_batch_of.empty() || !order.config.has("elasticity")) {
-      return failed(
-          Status::kInvalidArgument,
-          "this program uses the embedding API, which needs a plan: add an [elasticity] section to the config",
-          ExitCode::kUsage);
+      return failed(Status::kInvalidArgument, kNeedsPlan, ExitCode::kUsage);
     }
     Plan plan;
     plan.global_batch = order.facts.global_batch;

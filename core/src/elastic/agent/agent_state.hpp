@@ -37,6 +37,7 @@ struct Agent::State final : GroupActions, ForeignActions {
     boost::asio::posix::stream_descriptor socket;
     boost::asio::posix::stream_descriptor end;
     bool broken = false;                           ///< speaks no protocol, and is killed for it
+    bool is_ended = false;                         ///< by the agent, or an injection
     std::optional<sharded::VisitReader> visits{};  ///< of a sharded job, once it was asked for
   };
 
@@ -67,6 +68,7 @@ struct Agent::State final : GroupActions, ForeignActions {
   double signalled_at = -kOneOrderSeconds;   // when the last signal came
   std::optional<Verdict> forced;             // by a second of these
   std::string spawn_failure;                 // of the first group, or of a foreign one
+  std::vector<ExitStatus> shown_ends;        // of workers whose last lines were shown
   int64_t replacements = 0;                  // workers that were started in the place of others, one at a time
   int64_t workers_owed = 0;                  // that are to be started and could not be yet
   std::string spawn_refused;                 // why, as it was last said
@@ -111,6 +113,8 @@ struct Agent::State final : GroupActions, ForeignActions {
   [[nodiscard]] bool order_to_stop(const ExitStatus& status) const;
   void count_end(WorkerId id, const ExitStatus& status);
   void show_log(Slot& slot, bool all);
+  /// The last lines of one that ended as none before it.
+  void show_tail(const Slot& slot, const ExitStatus& status, const std::vector<std::string>& lines);
 
   // GroupActions.
 

@@ -20,13 +20,29 @@ namespace asio = boost::asio;
 namespace fs = std::filesystem;
 using boost::system::error_code;
 
+constexpr size_t kLinesOfTail = 12;
 constexpr auto kSignalsApart = std::chrono::milliseconds(300);
+
+// What the plan gives `rank` when the rows are shared out in order: for programs that do not attach.
+std::vector<std::pair<std::string, std::string>> plan_variables(const AgentOrder& order, int64_t rank,
+                                                                int64_t world_size) {
+  const auto micro_batch = order.micro_batch_of.find(world_size);
+  if (order.facts.global_batch == 0 || micro_batch == order.micro_batch_of.end()) return {};
+  const RowRange share = share_of(order.facts.global_batch, order.facts.granule, world_size, rank);
+  const auto text = [](int64_t n) { return std::to_string(n); };
+  return {{"PLIANT_GLOBAL_BATCH", text(order.facts.global_batch)},
+          {"PLIANT_MICRO_BATCH", text(micro_batch->second)},
+          {"PLIANT_ACCUMULATION_STEPS", text(static_cast<int64_t>(micro_batches(share, micro_batch->second).size()))},
+          {"PLIANT_ROW_FIRST", text(share.first)},
+          {"PLIANT_ROW_COUNT", text(share.count)}};
+}
 
 }  // namespace
 
 void Agent::State::signal(WorkerId worker, int number) {
   const auto found = slots.find(worker);
   if (found == slots.end()) return;
+  if (number != SIGCONT) found->second.is_ended = true;
   // To all at once, and once: whoever is continued may be stopped again before a second signal.
   if (number == SIGKILL || number == SIGCONT) return found->second.process.signal_group(number);
   found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
@@ -79,6 +95,8 @@ std::vector<std::pair<std::string, std::string>> Agent::State::environment(int64
   made.emplace_back("TORCHELASTIC_USE_AGENT_STORE", "False");
   made.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   made.emplace_back("PLIANT_RUN_DIR", order.directory.path().string());
+  made.emplace_back(kProgramVariable, shell_words(order.options.command));
+  for (auto& variable : plan_variables(order, rank, world_size)) made.push_back(std::move(variable));
   made.emplace_back(kProtocolVariable, text(kProtocol));
   made.emplace_back(Warden::kVariable, warden.incarnation());
   if (!order.elasticity_digest.empty()) made.emplace_back(kDigestVariable, order.elasticity_digest);
@@ -132,6 +150,7 @@ bool Agent::State::hear(WorkerId id) {
     // Its group is being ended as a foreign one, by SIGTERM, which a program that uses the API leaves to its agent.
     const bool stays = !group && foreign && order.config.run().attach == "auto";
     if (stays && std::holds_alternative<Hello>(*message)) kill(id);
+    if (std::holds_alternative<Injected>(*message)) slots.at(id).is_ended = true;
     const auto* const written = std::get_if<SnapshotWritten>(&*message);
     if (written != nullptr && !written->error.empty() && !look() && group) group->fail({1, "failed", gone});
     if (group) group->received(id, *message);
@@ -166,15 +185,24 @@ void Agent::State::worker_ended(WorkerId id) {
   std::filesystem::remove(order.directory.path() / RunDirectory::visits_of(id), ignored);
   if (order.options.show_logs) show_log(slot, true);
   const bool failed_by_itself = !status.signalled && status.code != 0;
+  const bool was_struck = status.signalled && !slot.is_ended && stops_seen == 0;
   const std::vector<std::string> last_lines = slot.log.last_lines();
   if (failed_by_itself) status.last_words = cause_among(last_lines);
-  if (failed_by_itself && !order.options.show_logs) {
-    for (const std::string& line : last_lines) event(fmt::format("  rank {}| {}", slot.rank, line), false);
-    event(fmt::format("  the whole log: {}", slot.log.file().string()), false);
-  }
+  if ((failed_by_itself || was_struck) && !order.options.show_logs) show_tail(slot, status, last_lines);
   if (!order_to_stop(status)) return count_end(id, status);
   const auto moment = std::make_shared<asio::steady_timer>(loop, kSignalsApart);
   moment->async_wait([this, id, status, moment](const error_code&) { count_end(id, status); });
+}
+
+void Agent::State::show_tail(const Slot& slot, const ExitStatus& status, const std::vector<std::string>& lines) {
+  ExitStatus end = status;
+  end.last_words = cause_among(lines);
+  const auto is_like_it = [&](const ExitStatus& other) { return ended_alike(other, end); };
+  if (std::any_of(shown_ends.begin(), shown_ends.end(), is_like_it)) return;
+  shown_ends.push_back(std::move(end));
+  const size_t first = lines.size() > kLinesOfTail ? lines.size() - kLinesOfTail : 0;
+  for (size_t i = first; i < lines.size(); ++i) event(fmt::format("  rank {}| {}", slot.rank, lines[i]), false);
+  event(fmt::format("  the whole log: {}", slot.log.file().string()), false);
 }
 
 bool Agent::State::order_to_stop(const ExitStatus& status) const {

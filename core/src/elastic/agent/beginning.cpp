@@ -60,9 +60,7 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
     member.told_to_stop = true;
     return actions_.send(worker, Stop{});
   }
-  for (; unreplaced_ > 0; --unreplaced_) {  // others are well: what those met was their own
-    if (options_.on_loss == "replace") replace(false);
-  }
+  replace_those_that_ended();  // others are well: what those met was their own
   if (is_planned_ && end_if_done()) return;
   if (phase_ == Phase::kStarting) regroup(reason_);
 }

@@ -10,7 +10,8 @@
 namespace pliant::elastic {
 namespace {
 
-constexpr int64_t kMostDoublings = 5;  // 32 s between two tries
+constexpr int64_t kMostDoublings = 5;       // 32 s between two tries
+constexpr double kAlikeAtStartSeconds = 5;  // for other workers to end as the first did at its start
 
 }  // namespace
 
@@ -50,7 +51,9 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   if (!member.fenced.empty()) how = fmt::format("{} {}", who, member.fenced);
   if (!status.signalled && status.code == 0) how = fmt::format("{} exited with code 0 before the job was done", who);
   const bool refuses = member.hello && !status.signalled && (status.code == 2 || status.code == 3);
-  if (refuses && !was_ready_ && stop_code_ == 0) return refuse(status, how);
+  const bool attaches = member.hello || options_.must_attach;
+  const bool fails = attaches && member.fenced.empty() && ended_by_fault(status) && options_.on_loss != "stop";
+  if (!was_ready_ && stop_code_ == 0 && (refuses || fails)) return ended_at_start(status, how, refuses);
   const bool by_itself = refuses && member.ready && member.fenced.empty() && phase_ != Phase::kSaving;
   if (by_itself && stop_code_ == 0 && refuses_again(worker, member, status)) {
     actions_.interrupted();
@@ -60,12 +63,51 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   lost(member, how, refuses ? status.code : 1);
 }
 
-// A wrong config or plugin does not get better by trying again, but it may be that only this worker met it.
-void Group::refuse(const ExitStatus& status, const std::string& how) {
-  if (!refused_) refused_ = Verdict{status.code, "failed", how};
+// What all meet at their start does not get better by trying again, but it may be that only this worker met it.
+void Group::ended_at_start(const ExitStatus& status, const std::string& how, bool refuses) {
+  if (refuses && !refused_) refused_ = Verdict{status.code, "failed", how};
+  const bool is_like_all =
+      static_cast<int64_t>(unsaid_.size()) == unreplaced_ && (!alike_ || ended_alike(*alike_, status));
   ++unreplaced_;
-  if ((members_.empty() && owed() == 0) || options_.on_loss == "stop") return end(*refused_, true);
-  actions_.event(how, true);
+  if (!alike_) {
+    alike_ = status;
+    alike_since_ = time();
+  }
+  unsaid_.push_back(how);
+  if (refuses && options_.on_loss == "stop") {
+    unsaid_.clear();
+    return end(*refused_, true);
+  }
+  if (!is_like_all) say_how_they_ended();
+  if (!members_.empty() || owed() > 0) return;
+  if (is_like_all) {
+    const std::string first = std::exchange(unsaid_, {}).front();
+    return end({refuses ? status.code : 1, "failed", all_ended_alike(unreplaced_, first, *alike_)}, true);
+  }
+  if (refused_) return end(*refused_, true);
+  if (options_.on_loss == "replace") replace_those_that_ended();
+  if (!members_.empty() || owed() > 0) return;
+  const std::string reason = fmt::format("no worker is left; {}", how);
+  if (options_.on_loss == "replace") return end({1, "failed", reason}, true);
+  end({75, "no valid world size", reason}, true);
+}
+
+void Group::say_how_they_ended() {
+  for (const std::string& how : std::exchange(unsaid_, {})) actions_.event(how, true);
+}
+
+void Group::replace_those_that_ended() {
+  say_how_they_ended();
+  alike_.reset();
+  for (; unreplaced_ > 0; --unreplaced_) {
+    if (options_.on_loss == "replace") replace(false);
+  }
+}
+
+void Group::give_those_up_that_ended() {
+  if (!alike_ || time() - alike_since_ < kAlikeAtStartSeconds || phase_ != Phase::kStarting) return;
+  say_how_they_ended();
+  if (!refused_ && stop_code_ == 0 && !pending_) replace_those_that_ended();
 }
 
 // Ranks that refuse the same thing at the same time are one refusal: the machine may have been short of something then.
@@ -221,6 +263,7 @@ Verdict Group::verdict_when_saved() const {
 }
 
 void Group::end(Verdict verdict, bool kill) {
+  say_how_they_ended();
   if (!pending_) {
     pending_ = std::move(verdict);
     kill_at_end_ = kill;

@@ -7,8 +7,17 @@
 #include <utility>
 
 namespace pliant::elastic {
+namespace {
+
+/// A program that fails on all ranks so soon after the start was wrong from the start.
+constexpr double kForeignStartSeconds = 10;
+/// So long others have to end as the first did, before they are ended for it.
+constexpr double kForeignAlikeSeconds = 1;
+
+}  // namespace
 
 void ForeignGroup::started(WorkerId worker, int64_t rank) {
+  if (started_at_ < 0) started_at_ = actions_.now();
   rank_of_[worker] = rank;
 }
 
@@ -18,12 +27,28 @@ void ForeignGroup::ended(WorkerId worker, const ExitStatus& status) {
   const int64_t rank = found->second;
   rank_of_.erase(found);
   const bool clean = !status.signalled && status.code == 0;
-  if (!clean && failure_.empty() && stop_code_ == 0) {
-    failure_ = fmt::format("rank {} {}", rank, describe(status));
-    actions_.event(failure_, true);
-    end_all(SIGTERM);
+  const bool is_first = failure_.empty();
+  if (!clean && is_first && stop_code_ == 0) failure_ = fmt::format("rank {} {}", rank, describe(status));
+  const bool at_start = restarts_ == 0 && terminated_at_ < 0 && actions_.now() - started_at_ < kForeignStartSeconds;
+  const bool waits = at_start && stop_code_ == 0 && (failed_.empty() ? is_first : ended_alike(failed_.front(), status));
+  if (!clean && waits && ended_by_fault(status)) {
+    failed_.push_back(status);
+    if (alone_since_ < 0) alone_since_ = actions_.now();
+    if (rank_of_.empty()) all_gone();
+    return;
   }
+  if (!failure_.empty() && terminated_at_ < 0 && stop_code_ == 0) end_for_failure();
   if (rank_of_.empty()) all_gone();
+}
+
+void ForeignGroup::end_for_failure() {
+  alone_since_ = -1;
+  actions_.event(failure_, true);
+  end_all(SIGTERM);
+}
+
+bool ForeignGroup::all_failed_alike() const {
+  return restarts_ == 0 && static_cast<int64_t>(failed_.size()) == world_size_;
 }
 
 void ForeignGroup::end_all(int signal) {
@@ -41,6 +66,13 @@ void ForeignGroup::all_gone() {
     over_ = Verdict{0, "finished", ""};
     return;
   }
+  if (all_failed_alike()) {
+    over_ = Verdict{1, "failed", all_ended_alike(world_size_, failure_, failed_.front())};
+    return;
+  }
+  if (alone_since_ >= 0) actions_.event(failure_, true);
+  alone_since_ = -1;
+  failed_.clear();
   const std::string why = failure_;
   if (options_.on_loss == "stop" || restarts_ >= options_.max_restarts) {
     over_ = Verdict{1, "failed", fmt::format("{}; {} of {} restarts spent", why, restarts_, options_.max_restarts)};
@@ -54,6 +86,7 @@ void ForeignGroup::all_gone() {
       return;
     }
     world_size_ = std::prev(at)->first;
+    shrunk_by_ = why;
   }
   failure_.clear();
   ++restarts_;
@@ -67,11 +100,13 @@ void ForeignGroup::request_stop(int exit_code, std::string why) {
   if (stop_code_ != 0) return;
   stop_code_ = exit_code;
   stop_reason_ = std::move(why);
+  alone_since_ = -1;
   end_all(SIGTERM);
   if (rank_of_.empty()) all_gone();
 }
 
 void ForeignGroup::tick() {
+  if (alone_since_ >= 0 && actions_.now() - alone_since_ >= kForeignAlikeSeconds) end_for_failure();
   if (terminated_at_ >= 0 && actions_.now() - terminated_at_ >= options_.stop_grace_s) end_all(SIGKILL);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "elastic/agent/group.hpp"
 
@@ -44,17 +45,27 @@ class ForeignGroup {
 
   [[nodiscard]] const std::optional<Verdict>& verdict() const { return over_; }
   [[nodiscard]] int64_t restarts() const { return restarts_; }
+  [[nodiscard]] int64_t world_size() const { return world_size_; }
+  /// The failure that last made it smaller than was asked for; empty: none did.
+  [[nodiscard]] const std::string& shrunk_by() const { return shrunk_by_; }
 
  private:
+  /// All of them ended alike by themselves, soon after the first start: no start mends that.
+  [[nodiscard]] bool all_failed_alike() const;
+  void end_for_failure();
   void end_all(int signal);
   void all_gone();
 
   ForeignOptions options_;
   ForeignActions& actions_;
   std::map<WorkerId, int64_t> rank_of_;
+  std::vector<ExitStatus> failed_;  ///< how those of this attempt ended that failed by themselves
   int64_t world_size_ = 0;
   int64_t restarts_ = 0;
   std::string failure_;  ///< of this attempt; empty: none yet
+  std::string shrunk_by_;
+  double started_at_ = -1;   ///< when the first attempt began
+  double alone_since_ = -1;  ///< since when one has failed at the start and the others have not been ended for it
   int stop_code_ = 0;
   std::string stop_reason_;
   double terminated_at_ = -1;  ///< when SIGTERM was sent

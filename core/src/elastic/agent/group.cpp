@@ -2,8 +2,10 @@
 #include "elastic/agent/group.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -21,6 +23,26 @@ constexpr int64_t kBrokenLimit = 3;
 std::string describe(const ExitStatus& status) {
   if (status.signalled) return fmt::format("was killed by signal {} ({})", status.code, ::strsignal(status.code));
   return fmt::format("exited with code {}{}{}", status.code, status.last_words.empty() ? "" : ": ", status.last_words);
+}
+
+bool ended_by_fault(const ExitStatus& status) {
+  constexpr std::array kFaults{SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
+  return status.signalled ? std::count(kFaults.begin(), kFaults.end(), status.code) > 0 : status.code != 0;
+}
+
+bool ended_alike(const ExitStatus& one, const ExitStatus& other) {
+  const auto but_numbers = [](std::string words) {
+    std::erase_if(words, [](char c) { return c >= '0' && c <= '9'; });
+    return words;
+  };
+  return one.signalled == other.signalled && one.code == other.code &&
+         but_numbers(one.last_words) == but_numbers(other.last_words);
+}
+
+std::string all_ended_alike(int64_t count, const std::string& one, const ExitStatus& status) {
+  const std::string what = count > 1 ? fmt::format("all {} workers {}", count, describe(status)) : one;
+  return what + (count > 1 ? "; all ended alike at their start, and are not started again"
+                           : "; it ended so at its start, and is not started again");
 }
 
 int code_of(const Error& error) {
@@ -266,6 +288,10 @@ void Group::on(WorkerId worker, Member& member, const Formed& message) {
     if (stay_ > 0 || pending_) return regroup(reason_);
   }
   phase_ = Phase::kRunning;
+  const auto standing = static_cast<int64_t>(ranks_.size());
+  if (standing < (stood_ > 0 ? stood_ : options_.workers)) shrunk_by_ = reason_;
+  if (standing >= options_.workers) shrunk_by_.clear();
+  stood_ = standing;
   actions_.event(fmt::format("generation {}: {} {} from step {} ({})", generation_, ranks_.size(),
                              ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_),
                  false);

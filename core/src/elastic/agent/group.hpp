@@ -50,6 +50,10 @@ class Group {
   [[nodiscard]] int64_t committed() const { return committed_; }
   [[nodiscard]] int64_t generations() const { return generations_; }
   [[nodiscard]] int64_t restarts() const { return restarts_; }
+  /// Of the newest generation that stood; 0: none did.
+  [[nodiscard]] int64_t world_size() const { return stood_; }
+  /// The loss that last made it smaller, while it is fewer than were asked for; empty: it is not.
+  [[nodiscard]] const std::string& shrunk_by() const { return shrunk_by_; }
   /// Comparisons of the ranks' states, and the seconds of the slowest rank in each.
   [[nodiscard]] int64_t digests() const { return digests_; }
   [[nodiscard]] double digest_seconds() const { return digest_seconds_; }
@@ -254,7 +258,14 @@ class Group {
   // The end of the job.
   /// `code`: of the job, if no worker is left.
   void lost(const Member& member, const std::string& how, int code);
-  void refuse(const ExitStatus& status, const std::string& how);
+  /// A worker ended by itself before any was ready. Once all have, the job ends where they ended alike, or one of them
+  /// `refuses` its config or a plugin; else they are replaced.
+  void ended_at_start(const ExitStatus& status, const std::string& how, bool refuses);
+  /// Says how those ended of which nothing was said, since all before had ended alike.
+  void say_how_they_ended();
+  void replace_those_that_ended();
+  /// Where the others take long to end as those did, or to become ready.
+  void give_those_up_that_ended();
   /// True where it refuses what a worker before it has refused, in another incarnation or generation, and the job has
   /// come no further in between: no worker can do it. What it refuses is what it said in fields (Refused), or its exit
   /// code alone where it said nothing.
@@ -298,6 +309,8 @@ class Group {
   int64_t generation_ = 0;
   std::string reason_ = "start";
   int64_t generations_ = 0;
+  int64_t stood_ = 0;  ///< world size
+  std::string shrunk_by_;
   int64_t restarts_ = 0;
   int64_t digests_ = 0;
   double digest_seconds_ = 0;
@@ -312,8 +325,11 @@ class Group {
   std::optional<double> cut_off_at_;                  ///< when a rank of this generation first lost its peers
   std::optional<double> stalled_since_;               ///< since when ranks lose one another without a commit
   std::optional<double> refused_by_rendezvous_since_;
-  std::optional<Verdict> refused_;  ///< by a worker before any was ready: ends the job if all refuse
-  int64_t unreplaced_ = 0;          ///< workers that refused
+  std::optional<Verdict> refused_;   ///< by a worker before any was ready: ends the job if all refuse
+  int64_t unreplaced_ = 0;           ///< workers that refused, or ended by themselves before any was ready
+  std::vector<std::string> unsaid_;  ///< how these ended, while all of them ended alike
+  std::optional<ExitStatus> alike_;  ///< how the first of them did
+  double alike_since_ = 0;           ///< when
   std::optional<Refusal> refusal_;
   WorkerId newest_ = -1;            ///< worker that was started
   int64_t early_deaths_ = 0;        ///< workers that died before they were ready, since one last was

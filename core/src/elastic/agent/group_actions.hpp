@@ -24,6 +24,12 @@ struct ExitStatus {
 };
 /// "was killed by signal 9 (Killed)", "exited with code 1: no such file".
 std::string describe(const ExitStatus& status);
+/// By a fault of its own: an exit code other than 0, or a signal that a fault raises, as SIGSEGV and SIGABRT.
+bool ended_by_fault(const ExitStatus& status);
+/// They ended alike: with the same code or signal, and last words that differ at most in numbers, as of ranks.
+bool ended_alike(const ExitStatus& one, const ExitStatus& other);
+/// Why a job ends all of whose `count` workers ended as `status` at their start; `one` is how the first did.
+std::string all_ended_alike(int64_t count, const std::string& one, const ExitStatus& status);
 
 /// Exit code of a job that cannot write its ledger: 2 when there is no room for it, which the operator can mend,
 /// else 1.

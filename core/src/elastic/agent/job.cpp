@@ -12,6 +12,7 @@
 #include "config/app_places.hpp"
 #include "data/input_file.hpp"
 #include "elastic/agent/agent.hpp"
+#include "elastic/agent/resume_choice.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
 #include "elastic/job_trace.hpp"
@@ -36,8 +37,9 @@ struct Pinned {
   std::string digest;
 };
 
-// The global batch of the job and every world size, up to the number of workers, that has the same one.
-Pinned pin_plan(const Config& config) {
+// The global batch of the job and every world size, up to the number of workers, that has the same one. `before`: of
+// the job that is to go on.
+Pinned pin_plan(const Config& config, const std::optional<PinnedBatch>& before) {
   const int64_t workers = config.run().workers;
   Pinned pinned;
   if (!config.has("elasticity")) {  // a foreign program without a plan may have any size
@@ -48,7 +50,7 @@ Pinned pin_plan(const Config& config) {
     pinned.plan = make_plan(config, workers);
   } catch (const Error& error) {
     if (error.status() != Status::kIncompatibleWorldSize) throw;
-    throw with_changes(config, error, workers);
+    throw with_changes(config, error, workers, before);
   }
   const Planner planner(config);
   pinned.digest = planner.digest();
@@ -116,7 +118,38 @@ void check_trace(const Config& config, const JobOptions& options) {
   or_throw(elastic::check_trace_file(*options.trace));
 }
 
-elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
+// The run that options.resume means; says which newer ones it passes over.
+Result<RunDirectory> directory_to_resume(const Config& config, const JobOptions& options, JobObserver& observer) {
+  if (options.resume_dir) return RunDirectory::open(*options.resume_dir);
+  std::vector<RunDirectory> passed_over;
+  Result<RunDirectory> found = elastic::newest_to_resume(config.run().log_dir, config.run().name, passed_over);
+  if (!found) return found;
+  for (const RunDirectory& other : passed_over) {
+    observer.on_event(
+        fmt::format("the run {} is passed over: it has neither a step nor a snapshot to resume", other.path().string()),
+        true);
+  }
+  if (!passed_over.empty()) observer.on_event(fmt::format("resuming {}", found->path().string()), false);
+  return found;
+}
+
+// A line of help: the most workers, fewer than the config says, at which it plans the batch that the job has.
+std::string fewer_workers_for(const Config& config, const PinnedBatch& kept) {
+  if (!config.has("elasticity")) return {};
+  const Planner planner(config);
+  for (int64_t size = config.run().workers - 1; size > 0; --size) {
+    try {
+      const Plan plan = planner.plan(size);
+      if (plan.global_batch != kept.global_batch || plan.granule != kept.granule) continue;
+      return fmt::format("\n  help: --workers {} keeps the job's batch", size);
+    } catch (const Error& error) {
+      if (error.status() != Status::kIncompatibleWorldSize) throw;
+    }
+  }
+  return {};
+}
+
+elastic::AgentOrder prepare(const Config& config, const JobOptions& options, JobObserver& observer) {
   check_children();
   check_injections(config, options.injections);
   check_trace(config, options);
@@ -132,7 +165,14 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
   LearningRate::check(config);
   (void)Balancer(config);  // what it has against its options stops the job here, not in every worker
   ShardedModel::check(config);
-  Pinned pinned = pin_plan(config);
+  std::optional<elastic::JobFacts> before;
+  if (options.resume) {
+    order.directory = or_throw(directory_to_resume(config, options, observer));
+    before = or_throw(order.directory.read_facts());
+  }
+  const std::optional<PinnedBatch> kept =
+      before ? std::optional(PinnedBatch{before->global_batch, before->granule}) : std::nullopt;
+  Pinned pinned = pin_plan(config, kept);
   order.micro_batch_of = std::move(pinned.micro_batch_of);
   order.other_batch_of = std::move(pinned.other_batch_of);
   order.elasticity_digest = std::move(pinned.digest);
@@ -142,31 +182,19 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options) {
     order.directory = or_throw(RunDirectory::create(config.run().log_dir, order.facts));
     return order;
   }
-  order.directory = options.resume_dir ? or_throw(RunDirectory::open(*options.resume_dir))
-                                       : or_throw(RunDirectory::latest(config.run().log_dir, config.run().name));
-  const elastic::JobFacts before = or_throw(order.directory.read_facts());
-  if (before.global_batch != order.facts.global_batch || before.granule != order.facts.granule) {
-    throw Error(
+  if (before->global_batch != order.facts.global_batch || before->granule != order.facts.granule) {
+    const Error refusal(
         Status::kFailedPrecondition,
         fmt::format(
             "cannot resume {}: the job is pinned to global batch {} in granules of {}, and this config at {} workers "
-            "plans {} in granules of {}",
-            order.directory.path().string(), before.global_batch, before.granule, config.run().workers,
-            order.facts.global_batch, order.facts.granule),
+            "plans {} in granules of {}{}",
+            order.directory.path().string(), before->global_batch, before->granule, config.run().workers,
+            order.facts.global_batch, order.facts.granule, fewer_workers_for(config, *kept)),
         ExitCode::kUsage);
+    throw config.has("elasticity") ? with_changes(config, refusal, config.run().workers, kept) : refusal;
   }
-  order.facts = before;
+  order.facts = *before;
   return order;
-}
-
-// True when the run has written a snapshot, whatever it is worth.
-bool has_snapshots(const RunDirectory& directory) {
-  std::error_code error;
-  for (fs::directory_iterator entry(directory.snapshots(), error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() == elastic::kSnapshotExtension) return true;
-  }
-  return false;
 }
 
 // Opens the ledger of the run to resume; it has none when it was stopped before its first step.
@@ -177,7 +205,7 @@ void open_ledger(elastic::AgentOrder& order) {
     order.ledger = or_throw(elastic::Ledger::open(file));
     return;
   }
-  if (has_snapshots(order.directory)) {
+  if (elastic::has_snapshots(order.directory)) {
     throw Error(Status::kDataLoss,
                 fmt::format("cannot resume {}: its ledger {} is {}, although it has snapshots: without it nobody knows "
                             "which samples they have seen. Put it back from a copy, or start a new run",
@@ -301,7 +329,7 @@ ConfigNeeds job_needs(const Config& config) {
 
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer) {
   const auto began = std::chrono::steady_clock::now();
-  elastic::AgentOrder order = prepare(config, options);
+  elastic::AgentOrder order = prepare(config, options, observer);
   const elastic::DirectoryLock lock = or_throw(elastic::DirectoryLock::take(order.directory));
   if (!options.resume) {
     or_throw(order.directory.fill(order.facts, config.resolved_toml()));
@@ -344,6 +372,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.uses_api = agent.uses_api();
   summary.generations = agent.generations();
   summary.restarts = agent.restarts();
+  summary.world_size = agent.world_size();
+  summary.shrunk_by = agent.shrunk_by();
   summary.digests = agent.digests();
   summary.digest_seconds = agent.digest_seconds();
   summary.sharded_memory = agent.sharded_memory();
@@ -365,6 +395,10 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
       summary.reason = "the ledger does not hold every sample exactly once";
     }
   }
+  std::error_code absent;
+  const bool goes_on = summary.outcome == "stopped" || (summary.exit_code != 0 && summary.steps > 0);
+  if (goes_on && fs::exists(agent.directory().config(), absent))
+    summary.resume = elastic::resume_command(agent.directory(), options.command);
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return summary;
 }

@@ -40,6 +40,7 @@ void Group::tick() {
     return;
   }
   start_those_due();
+  give_those_up_that_ended();
   fence_those_not_started();
   note_stopped();
   compare_last_states();

@@ -2,16 +2,29 @@
 #include "elastic/agent/worker_log.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <string_view>
 #include <system_error>
 
 namespace pliant::elastic {
 namespace {
 
-constexpr size_t kLastLines = 12;
-constexpr int64_t kLastBytes = 8192;
+constexpr int64_t kLastBytes = 32768;
 constexpr int64_t kMostAtOnce = int64_t{1} << 20;
 constexpr size_t kLongestLine = size_t{64} << 10;
+constexpr size_t kLongestCause = 300;
+constexpr size_t kNearEnd = 12;  // lines
+
+/// "ValueError: no such file": what a traceback ends with, at the beginning of a line.
+bool is_python_exception(const std::string& line) {
+  constexpr std::string_view kName = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+  const std::string_view name = std::string_view(line).substr(0, line.find_first_not_of(kName));
+  const std::string_view rest = std::string_view(line).substr(name.size());
+  if (!rest.empty() && rest.front() != ':') return false;
+  constexpr std::array<std::string_view, 4> kEnds{"Error", "Exception", "Interrupt", "Exit"};
+  return std::any_of(kEnds.begin(), kEnds.end(), [name](std::string_view end) { return name.ends_with(end); });
+}
 
 }  // namespace
 
@@ -61,19 +74,38 @@ std::vector<std::string> WorkerLog::last_lines() const {
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   if (from > 0 && !lines.empty()) lines.erase(lines.begin());
-  if (lines.size() > kLastLines) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kLastLines));
   return lines;
 }
 
 /// What a foreign program prints has no fields: its words are all that there is, and they are only shown.
 std::string cause_among(const std::vector<std::string>& lines) {
-  const auto said = std::find_if(lines.begin(), lines.end(),
-                                 [](const std::string& line) { return line.find("error:") != std::string::npos; });
-  if (said != lines.end()) return said->substr(0, 300);
-  const auto last = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
-    return line.find_first_not_of(" \t\r") != std::string::npos;
-  });
-  return last == lines.rend() ? std::string() : last->substr(0, 300);
+  const auto shown = [](const std::string& line) {
+    const size_t first = line.find_first_not_of(" \t\r");
+    return first == std::string::npos ? std::string() : line.substr(first, kLongestCause);
+  };
+  const auto first_with = [&lines](auto... words) {
+    return std::find_if(lines.begin(), lines.end(),
+                        [&](const std::string& line) { return ((line.find(words) != std::string::npos) || ...); });
+  };
+  if (first_with("Traceback (most recent call last)") != lines.end()) {
+    const auto raised = std::find_if(lines.rbegin(), lines.rend(), is_python_exception);
+    if (raised != lines.rend()) return shown(*raised);
+  }
+  const auto is_error = [](const std::string& line) {
+    return line.find("error:") != std::string::npos || line.find("Error:") != std::string::npos;
+  };
+  // Of the last lines the first one, for others may follow from it; else the newest, for what came long before was got
+  // over.
+  const auto near = lines.end() - static_cast<std::ptrdiff_t>(std::min(lines.size(), kNearEnd));
+  if (const auto said = std::find_if(near, lines.end(), is_error); said != lines.end()) return shown(*said);
+  if (const auto said = std::find_if(lines.rbegin(), lines.rend(), is_error); said != lines.rend()) return shown(*said);
+  if (const auto thrown = first_with("  what():  "); thrown != lines.end()) return shown(*thrown);
+  if (const auto failed = first_with("Assertion", "terminate called", "FATAL", "fatal", "panicked");
+      failed != lines.end())
+    return shown(*failed);
+  const auto last =
+      std::find_if(lines.rbegin(), lines.rend(), [&](const std::string& line) { return !shown(line).empty(); });
+  return last == lines.rend() ? std::string() : shown(*last);
 }
 
 }  // namespace pliant::elastic

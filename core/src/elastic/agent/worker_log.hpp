@@ -21,7 +21,7 @@ class WorkerLog {
   int64_t skip_to_last();
   [[nodiscard]] int64_t shown() const { return shown_; }  ///< bytes
   [[nodiscard]] int64_t size() const;                     ///< of the file, in bytes
-  /// The last dozen lines, of the last 8 KiB.
+  /// The lines of the last 32 KiB.
   [[nodiscard]] std::vector<std::string> last_lines() const;
 
  private:
@@ -29,7 +29,8 @@ class WorkerLog {
   int64_t shown_ = 0;  // bytes
 };
 
-/// The line that most likely says why a program failed: the first that has "error:", else the last; at most 300 bytes.
+/// The line that most likely says why a program failed, wherever among `lines` it stands: what ends a Python traceback,
+/// one that has "error:", what a C++ exception said, a failed assertion, else the last; at most 300 bytes.
 std::string cause_among(const std::vector<std::string>& lines);
 
 }  // namespace pliant::elastic

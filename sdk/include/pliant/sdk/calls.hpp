@@ -16,6 +16,7 @@
 #include "pliant/abi/collectives.h"
 #include "pliant/abi/ipc.h"
 #include "pliant/sdk/failure.hpp"
+#include "pliant/sdk/kinds.hpp"
 
 namespace pliant::sdk {
 
@@ -78,9 +79,10 @@ inline Failure failure_of(int32_t status, const pliant_error& error) {
 
 /// The status that `body` returns, which calls one slot of a plugin. No exception may cross the border, and one of a
 /// plugin that was built without this SDK may all the same: it is PLIANT_INTERNAL, `error` says which `slot` threw
-/// what, and `threw`, where that is asked for, that it did. Costs nothing where nothing is thrown.
-template <class Body>
-int32_t fenced(pliant_error& error, const char* slot, Body&& body, bool* threw = nullptr) {
+/// what, and `threw`, where that is asked for, that it did. Costs nothing where nothing is thrown. `slot` becomes a
+/// const char* then.
+template <class Name, class Body>
+int32_t fenced(pliant_error& error, const Name& slot, Body&& body, bool* threw = nullptr) {
   try {
     return body();
   } catch (const std::exception& thrown) {
@@ -94,8 +96,8 @@ int32_t fenced(pliant_error& error, const char* slot, Body&& body, bool* threw =
 
 /// Calls slot(self, arguments..., &error) and returns its status; `error` is made blank before. PLIANT_UNIMPLEMENTED
 /// for a slot that is NULL; for one that throws what fenced() says, and `name` is the slot's.
-template <class... Parameters, class... Arguments>
-int32_t call(const char* name, void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...),
+template <class Name, class... Parameters, class... Arguments>
+int32_t call(const Name& name, void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...),
              const Arguments&... arguments) {
   make_blank(error);
   if (slot == nullptr) {
@@ -106,19 +108,6 @@ int32_t call(const char* name, void* self, pliant_error& error, int32_t (*slot)(
   const auto with = [&](Parameters... taken) { return fenced(error, name, [&] { return slot(self, taken...); }); };
   return with(detail::Argument<Arguments>{arguments}..., &error);
 }
-template <class... Parameters, class... Arguments>
-int32_t call(void* self, pliant_error& error, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
-  return call("a call", self, error, slot, arguments...);
-}
-
-/// Throws Failure unless the slot answers PLIANT_OK.
-template <class... Parameters, class... Arguments>
-void must_call(void* self, int32_t (*slot)(void*, Parameters...), const Arguments&... arguments) {
-  pliant_error error;
-  const int32_t status = call(self, error, slot, arguments...);
-  if (status != PLIANT_OK) throw detail::failure_of(status, error);
-}
-
 /// A table of slots and the instance that they belong to. Both live longer than this. As thread-safe as the slots.
 template <class Table>
 class Calls {
@@ -141,14 +130,16 @@ class Calls {
   template <class... Parameters, class... Arguments>
   Answer ask(int32_t (*Table::*slot)(void*, Parameters...), const Arguments&... arguments) const {
     pliant_error error;
-    const int32_t status = call(self_, error, of_table(slot), arguments...);
+    const int32_t status = call(SlotName<decltype(slot)>{table_, slot}, self_, error, of_table(slot), arguments...);
     if (status == PLIANT_OK) return {};
     return {status, detail::text_of(error.message), detail::text_of(error.options), error.rank, error.device};
   }
   /// Throws Failure unless the slot answers PLIANT_OK.
   template <class... Parameters, class... Arguments>
   void must(int32_t (*Table::*slot)(void*, Parameters...), const Arguments&... arguments) const {
-    must_call(self_, of_table(slot), arguments...);
+    pliant_error error;
+    const int32_t status = call(SlotName<decltype(slot)>{table_, slot}, self_, error, of_table(slot), arguments...);
+    if (status != PLIANT_OK) throw detail::failure_of(status, error);
   }
 
  private:
@@ -156,6 +147,21 @@ class Calls {
   [[nodiscard]] Slot of_table(Slot Table::*slot) const {
     return table_ == nullptr ? nullptr : table_->*slot;
   }
+
+  /// Looks the name up once it is wanted.
+  template <class Slot>
+  struct SlotName {
+    const Table* table;
+    Slot slot;
+    operator const char*() const {  // NOLINT(google-explicit-constructor)
+      const auto* const at = reinterpret_cast<const char*>(&(table->*slot));
+      const auto offset = static_cast<size_t>(at - reinterpret_cast<const char*>(table));
+      for (const sdk::Slot& one : detail::kSlotsOf<Table>) {
+        if (one.offset == offset) return one.name.data();
+      }
+      return "a call";  // a slot that the table did not begin with
+    }
+  };
 
   const Table* table_ = nullptr;
   void* self_ = nullptr;

@@ -115,6 +115,20 @@ inline constexpr Slot kPackingSlots[] = {PLIANT_SLOT(pliant_packing, report)};
 inline constexpr Slot kCountersSlots[] = {PLIANT_SLOT(pliant_coordinator_counters, read)};
 #undef PLIANT_SLOT
 
+/// The slots by the table's type, those alone that it began with.
+template <class Table>
+inline constexpr std::span<const Slot> kSlotsOf{};
+template <>
+inline constexpr std::span<const Slot> kSlotsOf<pliant_accelerator>{kAcceleratorSlots};
+template <>
+inline constexpr std::span<const Slot> kSlotsOf<pliant_collectives>{kCollectivesSlots};
+template <>
+inline constexpr std::span<const Slot> kSlotsOf<pliant_ipc>{kIpcSlots};
+template <>
+inline constexpr std::span<const Slot> kSlotsOf<pliant_stream_memory>{kStreamMemorySlots};
+template <>
+inline constexpr std::span<const Slot> kSlotsOf<pliant_optimizer>{kOptimizerSlots};
+
 inline constexpr std::span<const Extension> kNoExtensions;
 inline constexpr Extension kAcceleratorExtensions[] = {
     {PLIANT_COLLECTIVES, sizeof(pliant_collectives), kCollectivesSlots},

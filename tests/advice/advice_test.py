@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""Gives what messages advise as they advise it: a command that is pasted ends as it promises, an option or an edit that is
+taken mends what was wrong.
+
+    advice_test.py ROOT BUILD [WORDS]     only the rows whose message has WORDS
+
+A row of ROWS is a message: the command that brings it about, words of it, and what is pasted then. Every string of core, plugins
+and accelerators that advises a command or a value must be that of a row, or of ELSEWHERE with the reason.
+"""
+import json
+import os
+import pathlib
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+
+VERSION = "config_version = 1\n"
+V01 = '[elasticity]\nuse = "v0.1"\n[elasticity."v0.1"]\nmax_train_batch_size = 12\nmicro_batch_sizes = [1, 2, 3]\n'
+DATA = '[data]\nlengths = "lengths.txt"\n'
+LONG = '[data]\nlengths = "long.txt"\n'  # three of 5,000 tokens among them
+
+
+def elasticity(policy, options):
+    return f'[elasticity]\nuse = "{policy}"\n[elasticity."{policy}"]\n{options}\n'
+
+
+def sampler(name, options=""):
+    return f'[sampler]\nuse = "{name}"\n[sampler.{name}]\n{options}\n'
+
+
+def rate(options):
+    return V01 + f"[lr]\n{options}\n"
+
+
+class Row:
+    """`source`: a part of the string in the code. `says`: a pattern of the message. `command` ends with `code`, and with each
+    of `pastes` with 0. A paste is a list of words behind the command, or a function that takes the config's text to another.
+    A function for `pastes` as a whole makes them of the message."""
+
+    def __init__(self, source, says, config, command, pastes, code=2, mends=True, files=()):
+        self.source, self.says, self.config, self.command = source, says, config, shlex.split(command)
+        self.pastes, self.code, self.mends, self.files = pastes, code, mends, files
+
+
+def sets(*pairs):
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
+def advised_sets(message):
+    """A paste for each line of help, with all its --set."""
+    pastes = []
+    for line in message.splitlines():
+        found = re.findall(r"--set ('[^']*'|\S+)", line)
+        if found and not line.startswith("{"):
+            pastes.append(sets(*(shlex.split(one)[0] for one in found)))
+    return pastes
+
+
+def advised_command(message):
+    """The command in backticks, alone."""
+    return [Command(re.search(r"`(pliant [^`]*)`", message).group(1))]
+
+
+class Command:
+    """A command that takes the place of the one before."""
+
+    def __init__(self, line):
+        self.words = shlex.split(line)[1:]
+
+
+def appended(text):
+    return lambda config: config + text
+
+
+CHANGES = "\\n  help: --set '{}' {}: global batch"
+OVER_LONG = ". Raise max_tokens, or set over_long = "
+ROWS = [
+    # Sizes that are not valid: every line of help, with every policy.
+    *(Row(CHANGES, "help: --set ", VERSION + plan, command.replace("SIZE", size), advised_sets)
+      for plan, size in ((V01, "5"), (V01, "11"), (elasticity("exact", "max_train_batch_size = 4\nmicro_batch_sizes = [1]"), "6"),
+                         (elasticity("v0.1", "max_train_batch_size = 12\nmicro_batch_sizes = [2, 4]\nmax_gpus = 5"), "6"),
+                         (elasticity("v0.1", "max_train_batch_size = 200\nmicro_batch_sizes = [2, 4, 6]"), "9"))
+      for command in ("plan pliant.toml --world-size SIZE", "plan pliant.toml --world-size SIZE --json",
+                      "run pliant.toml --workers SIZE -- true")),
+    Row("widen the limits in [elasticity", r'widen the limits in \[elasticity."v0.1"\]',
+        VERSION + elasticity("v0.1", "max_train_batch_size = 12\nmicro_batch_sizes = [3]\nmin_gpus = 7\nmax_gpus = 9"),
+        "plan pliant.toml", [sets('elasticity."v0.1".min_gpus=1')]),
+    Row(" rows evenly; widen the limits", "widen the limits, or use = \"exact\" with the same max_train_batch_size",
+        VERSION + elasticity("v0.1", "max_train_batch_size = 12\nmicro_batch_sizes = [3]\nmin_gpus = 7\nmax_gpus = 9\nstrict = true"),
+        "plan pliant.toml",
+        [sets("elasticity.use=exact", "elasticity.exact.max_train_batch_size=12", "elasticity.exact.micro_batch_sizes=[3]"),
+         sets('elasticity."v0.1".min_gpus=1')]),
+    # Sections and keys that are missing.
+    Row("write config_version = 1 on the first line", "write config_version = 1", V01, "plan pliant.toml",
+        [lambda config: VERSION + config]),
+    Row("write [{}] and below it use = ", r'write \[elasticity\] and below it use = "exact"', VERSION, "plan pliant.toml",
+        [appended('[elasticity]\nuse = "exact"\n')], mends=False),
+    Row("write use = \\\"{}\\\" below", r'write use = "exact" below \[elasticity\]', VERSION + "[elasticity]\n",
+        "plan pliant.toml", [appended('use = "exact"\n')], mends=False),
+    Row("write {} = <{}{}> in [{}]", r"write micro_batch_sizes = <int list.*> in \[elasticity.exact\]",
+        VERSION + elasticity("exact", "max_train_batch_size = 12"), "plan pliant.toml", [appended("micro_batch_sizes = [1]\n")]),
+    Row("does not say where the lengths", r"set \[data\] lengths to a file", VERSION + sampler("fixed"), "pack pliant.toml",
+        [sets("data.lengths=lengths.txt")]),
+    Row("nothing to run: give [run] command", "or a program after `--`", VERSION, "run pliant.toml",
+        [["--", "true"], appended('[run]\ncommand = ["true"]\n')]),
+    Row("CONFIG is missing", "pliant run --workers 2 -- python3 train.py", "", "run",
+        lambda message: [Command(message[message.index("pliant run"):])], files=[("train.py", "print('hello')\n")]),
+    Row("\\n  see {} --help", r"unknown option '--world'.*\n  see pliant plan --help", VERSION + V01, "plan pliant.toml --world 5",
+        lambda message: [Command(message[message.index("see ") + 4:])]),
+    Row("another name, or replace it with --force", "replace it with --force", "{}", "config import ds.json --output pliant.toml",
+        [["--force"]], files=[("ds.json", '{"elasticity": {"enabled": true, "max_train_batch_size": 12, "micro_batch_sizes": [1, 2, 3]}}')]),
+    Row("there is no such file, and no such plugin", "pliant plugin list shows", "", "plugin check no-such",
+        lambda message: [Command("pliant plugin list")], code=3),
+    Row("start one without --resume", "start one without --resume", VERSION, "run pliant.toml --resume -- true",
+        lambda message: [Command("pliant run pliant.toml -- true")]),
+    # Sharded state.
+    Row("--memory: {} has no [coordinator]", "add --set coordinator.use=planned", VERSION + V01,
+        "plan pliant.toml --memory model.safetensors", advised_sets),
+    Row("{} has no [coordinator]; add --set", "add --set coordinator.use=planned", VERSION, "coordinator simulate pliant.toml",
+        advised_sets),
+    Row("this program shards its model, which needs a coordinator", "add --set coordinator.use=planned",
+        VERSION + V01 + '[run]\nworkers = 2\nmax_steps = 2\ncommand = ["sharded_trainer"]\nattach = "required"\n', "run pliant.toml",
+        advised_sets),
+    Row(" or read it with `pliant trace {}`", "or read it with `pliant trace ",
+        VERSION + V01 + '[run]\nworkers = 2\nmax_steps = 2\ncommand = ["sharded_trainer"]\nattach = "required"\n[coordinator]\n',
+        "run pliant.toml --trace trace.json", advised_command, code=0),
+    # Programs of the embedding API.
+    Row("this program uses the embedding API, which needs a plan", "for example --set elasticity.use=exact",
+        VERSION + '[sampler]\nuse = "fixed"\n[run]\nattach = "required"\n', "run pliant.toml -- TOY", advised_sets),
+    Row("accelerator '{}' finds no device on this machine", "", "", "version", lambda message: [Command("pliant accel list")], code=0),
+    # Samplers.
+    Row("Use a smaller global batch, or set tail", 'set tail = "keep"', VERSION + DATA + sampler("fixed", 'tail = "drop"'),
+        "pack pliant.toml --global-batch 100000", [sets("sampler.fixed.tail=keep")]),
+    Row("Use a smaller global batch or max_tokens, or set strict", "set strict = true",
+        VERSION + DATA + sampler("seqlen", "max_tokens = 4096"), "pack pliant.toml --global-batch 100000",
+        [sets("sampler.seqlen.strict=true")]),
+    *(Row(OVER_LONG, "Raise max_tokens, or set over_long = ", VERSION + LONG + sampler(name, "max_tokens = 512\nover_long = \"error\""),
+          "pack pliant.toml",
+          [sets(f"sampler.{name}.over_long={how}") for how in ("split", "truncate", "drop")] + [sets(f"sampler.{name}.max_tokens=5000")])
+      for name in ("best_fit", "next_fit", "streaming")),
+    *(Row(', or set over_long = \\"drop\\" to leave them out', 'raise max_tokens to 5000, or set over_long = "drop"',
+          VERSION + LONG + sampler(name, 'max_tokens = 512\nover_long = "error"'), "pack pliant.toml",
+          [sets(f"sampler.{name}.over_long=drop"), sets(f"sampler.{name}.max_tokens=5000")]) for name in ("fixed", "seqlen")),
+    Row("counts no cost; leave out quadratic_length", "leave out quadratic_length, or set budget_unit",
+        VERSION + DATA + sampler("best_fit", 'max_tokens = 4096\nbudget_unit = "loss_tokens"\nquadratic_length = 512'), "pack pliant.toml",
+        [sets("sampler.best_fit.budget_unit=cost"), lambda config: config.replace("quadratic_length = 512", "")]),
+    Row("does not go with budget_unit", 'use over_long = "error" or "drop"',
+        VERSION + DATA + sampler("best_fit", 'max_tokens = 4096\nbudget_unit = "loss_tokens"\nover_long = "split"'), "pack pliant.toml",
+        [sets("sampler.best_fit.over_long=error"), sets("sampler.best_fit.over_long=drop")]),
+    Row("uses every piece of a sequence", 'use over_long = "truncate"',
+        VERSION + DATA + sampler("best_fit", 'max_tokens = 4096\nover_long = "split"\ntail = "drop"'), "pack pliant.toml",
+        [sets("sampler.best_fit.over_long=truncate")]),
+    # Rules of the learning rate.
+    Row("these optimizers normalise it", 'use = "sqrt" suits them, use = "power" with exponent = 1',
+        VERSION + rate('use = "linear"\noptimizer = "adamw"'), "run pliant.toml -- true",
+        [sets("lr.use=sqrt"), sets("lr.use=power", "lr.power.exponent=1")]),
+    Row("the stochastic differential equation of Adam", 'use = "linear" suits sgd, use = "sqrt" takes any',
+        VERSION + rate('use = "adam_sde"\noptimizer = "sgd"'), "run pliant.toml -- true", [sets("lr.use=linear"), sets("lr.use=sqrt")]),
+    Row("must know the optimizer: set [lr] optimizer", r"set \[lr\] optimizer", VERSION + rate('use = "adam_sde"'), "run pliant.toml -- true",
+        [sets("lr.optimizer=adamw", "lr.beta1=0.9", "lr.beta2=0.95", "lr.epsilon=1e-8")]),
+    Row("its gain compares the variance", 'variant = "adam" of this rule', VERSION + rate('use = "adascale"\noptimizer = "adamw"'),
+        "run pliant.toml -- true", [sets("lr.use=sqrt"), sets("lr.adascale.variant=adam")]),
+    Row("the peak comes from the sign in the step", 'use = "noise_scale" suits sgd',
+        VERSION + rate('use = "surge"\noptimizer = "sgd"\n[lr.surge]\nnoise_batch = 1000'), "run pliant.toml -- true",
+        [sets("lr.use=noise_scale", "lr.noise_scale.noise_batch=1000")]),
+    Row("the decay of plain adam is part of the gradient", "use adamw, or set weight_decay = false",
+        VERSION + rate('use = "sqrt"\nthen = ["timescale"]\noptimizer = "adam"\nweight_decay = 0.1\n[lr.timescale]\nweight_decay = true'),
+        "run pliant.toml -- true", [sets("lr.optimizer=adamw"), sets("lr.timescale.weight_decay=false")]),
+]
+
+# Strings that advise, and why no row pastes them.
+ELSEWHERE = {
+    "Example": "help: docs/tutorial and the tests of each command run its examples",
+    "pliant config show pliant.toml --origin": "help",
+    "the same as --set run.": "help",
+    "which `pliant accel bench NAME --json` has written": "help",
+    "ui.perfetto.dev opens it, `pliant trace` reads it": "help",
+    "What `pliant run --trace FILE` wrote": "help",
+    "--costs: {} {}; it is what `pliant accel bench NAME --json` writes": "takes minutes: tests/negative/accel_command_test.cpp",
+    "--set changes a config when it is read": "says to which command --set belongs",
+    "only `pliant run` takes a program after --": "says what was wrong",
+    "another `pliant run` is at work in": "says what was wrong",
+    "is no trace that `pliant run --trace` wrote": "says what was wrong",
+    "this program was built with another version of Pliant than": "to build again is no command of Pliant's",
+    "start it with `pliant run CONFIG -- PROGRAM`": "the two words stand for what only its reader knows",
+    "the plan gives no micro-batch for": "a plan that has the size gives one: a guard",
+    "gives rank {} two of the {} granules": "tests/integration/sharded_test.cpp: a balancer that deals otherwise",
+    "or leave such steps out with [run] on_nonfinite": "tests/integration/nonfinite_test.cpp",
+    " fit a pack. Raise max_tokens": "of rows that are read one by one: tests/unit/sampler",
+    "set strict = true": "of zero3: tests/unit/coordinator/zero3_strict_test.cpp",
+    "times the base, or set clamp = true": "while a job runs: tests/unit/lr",
+    "allocate PLIANT_MEMORY_DEVICE": "needs a GPU: tests/unit/accelerator/cuda_nccl_test.cpp",
+    "is not in this build: it was made without the headers of Gloo": "of another build",
+    "set the same transport on all ranks": "tests/unit/accelerator/gloo_rendezvous_test.cpp",
+    "Only with transport": "the text of an option",
+    "with exchange = false": "says what was asked for",
+    "with aligned = false": "says what was asked for",
+    "with registers = false": "says what was asked for",
+    "with spends = false": "says what was asked for",
+    "with clock = ": "the text of an option",
+    "' --set '": "stands between the options of a line of help",
+    "--set run.workers=2": "the name of an option that was given",
+}
+
+STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+ADVISES = re.compile(r"`pliant |--set [^K]|\b(?:set|write|use|with|take|leave) (?:out )?[\[a-z_\]. ]* ?= |use = ")
+
+
+def strings_of(file):
+    """Its string literals, those that stand one behind the other as one."""
+    text = re.sub(r"^\s*(//|#include).*$", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    strings, end = [], None
+    for found in STRING.finditer(text):
+        if end is not None and not text[end:found.start()].strip():
+            strings[-1] += found.group(1)
+        else:
+            strings.append(found.group(1))
+        end = found.end()
+    return strings
+
+
+def unknown_advice(root):
+    known = [row.source for row in ROWS] + list(ELSEWHERE)
+    used = set()
+    for folder in ("core/src", "core/cli", "plugins", "accelerators"):
+        for file in sorted((root / folder).rglob("*.[ch]pp")):
+            for text in strings_of(file):
+                named = [words for words in known if words in text]
+                used.update(named)
+                if ADVISES.search(text) and not named:
+                    yield f"{file.relative_to(root)}: no row of ROWS brings about: {text[:200]}"
+    for words in known:
+        if words not in used:
+            yield f"no string of the code has the words of a row: {words}"
+
+
+def safetensors():
+    header = json.dumps({"layer.weight": {"dtype": "F32", "shape": [8, 8], "data_offsets": [0, 256]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(256)
+
+
+class Folder:
+    """Where the command of a row, and what is pasted then, runs."""
+
+    def __init__(self, row, build, path):
+        self.build, self.path = build, pathlib.Path(path)
+        (self.path / "lengths.txt").write_text("".join(f"{40 + 7 * i % 300}\n" for i in range(200)))
+        (self.path / "long.txt").write_text("".join("5000\n" if i % 70 == 3 else "100\n" for i in range(200)))
+        (self.path / "model.safetensors").write_bytes(safetensors())
+        for file, text in row.files:
+            (self.path / file).write_text(text)
+
+    def run(self, words, config):
+        words = [str(self.build / "tests/toy_worker") if word == "TOY" else word for word in words]
+        if config:
+            (self.path / "pliant.toml").write_text(config)
+        environment = dict(os.environ, PATH=f"{self.build / 'bin'}{os.pathsep}{os.environ['PATH']}", LC_ALL="C.UTF-8")
+        done = subprocess.run([str(self.build / "bin/pliant"), *words], cwd=self.path, env=environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr + done.stdout
+
+
+def behind(command, words):
+    """`command` with `words`, those of pliant before a program's."""
+    if "--" not in command or words[:1] == ["--"]:
+        return command + words
+    at = command.index("--")
+    return command[:at] + words + command[at:]
+
+
+def problems_of(row, build):
+    """What is not as the row says."""
+    with tempfile.TemporaryDirectory() as path:
+        return problems_in(Folder(row, build, path), row)
+
+
+def problems_in(folder, row):
+    code, message = folder.run(row.command, row.config)
+    line = "pliant " + shlex.join(row.command)
+    if code != row.code or not re.search(row.says, message, re.DOTALL):
+        return [f"{line} ended with {code} and did not say {row.says!r}:\n{row.config}\n{message}"]
+    problems = []
+    pastes = row.pastes(message) if callable(row.pastes) else row.pastes
+    if not pastes:
+        problems.append(f"{line}: nothing can be pasted of:\n{message}")
+    for paste in pastes:
+        config = paste(row.config) if callable(paste) else row.config
+        words = paste.words if isinstance(paste, Command) else row.command if callable(paste) else behind(row.command, paste)
+        code, said = folder.run(words, config)
+        same = row.says and row.code != 0 and re.search(row.says, said, re.DOTALL)
+        if (row.mends and code != 0) or same:
+            problems.append(f"{line} said:\n{message}\nand pliant {shlex.join(words)} ended with {code}:\n{config}\n{said}")
+    return problems
+
+
+def main():
+    root, build = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+    wanted = [row for row in ROWS if len(sys.argv) < 4 or sys.argv[3] in row.source]
+    problems = [problem for row in wanted for problem in problems_of(row, build)]
+    problems += unknown_advice(root)
+    print("\n\n".join(problems) or f"{len(wanted)} pieces of advice work")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
