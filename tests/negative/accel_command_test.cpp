@@ -283,7 +283,7 @@ TEST_CASE("what accel bench cannot do is refused with what is allowed") {
       {{"empty"}, 1, "accelerator 'empty' has no device on this machine"},
       {{"host", "--device", "3"}, 2, "--device 3: accelerator 'host' has one device here: 0"},
       {{"host", "--ranks", "0"}, 2, "--ranks"},
-      {{"host", "--sizes", "4Q"}, 2, "--sizes '4Q': bytes from 1 to 16 GiB"},
+      {{"host", "--sizes", "4Q"}, 2, "--sizes '4Q': give sizes from 1 B to 16 GiB"},
       {{"host", "--sizes", "0"}, 2, "--sizes '0'"},
       {{"host", "--sizes", "17GiB"}, 2, "--sizes '17GiB'"},
       {{"host", "--sizes", "99999999999999999999"}, 2, "--sizes '99999999999999999999'"},

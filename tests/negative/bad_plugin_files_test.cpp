@@ -234,7 +234,7 @@ TEST_CASE("a setgid pliant ignores the environment and the paths of its user") {
   const Outcome listed = run(list);
   CHECK(listed.exit_code == 0);
   CHECK(listed.out.find("elasticity/good") == std::string::npos);
-  CHECK(run({"plugin", "check", installed.file.string()}).err.find("rights of somebody else") != std::string::npos);
+  CHECK(run({"plugin", "check", installed.file.string()}).err.find("another user's rights") != std::string::npos);
 }
 
 TEST_CASE("a setgid pliant reads nothing that its user may not read") {

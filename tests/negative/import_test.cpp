@@ -128,5 +128,5 @@ TEST_CASE("import refuses a bad source with 2 and its place") {
   const Outcome json = folder.import({"--json"});
   CHECK(nlohmann::json::parse(json.out)["schema"] == "pliant.error/1");
   CHECK(contains(folder.import({"--set", "run.workers=2"}).err, "give it to the command that reads the TOML"));
-  CHECK(contains(folder.import({"--force"}).err, "--force replaces the file of --output; give one"));
+  CHECK(contains(folder.import({"--force"}).err, "--force overwrites the file of --output; give --output, too"));
 }

@@ -136,7 +136,7 @@ TEST_CASE("several samplers stand in one table, and one that cannot pack says wh
   const Outcome unknown = folder.pack({"--compare", "best_fit,nix"});
   CHECK(unknown.exit_code == 3);
   CHECK(shows(unknown.err, "sampler plugin 'nix' is not installed"));
-  CHECK(shows(folder.pack({"--compare", "a,,b"}).err, "names with one comma between them"));
+  CHECK(shows(folder.pack({"--compare", "a,,b"}).err, "give names separated by single commas"));
 }
 
 TEST_CASE("the exported arrays are the packs, pieces too, and a folder that is in use is left alone") {
@@ -160,7 +160,7 @@ TEST_CASE("the exported arrays are the packs, pieces too, and a folder that is i
   }
   const Outcome again = folder.pack({"--export", "out"});
   CHECK(again.exit_code == 2);
-  CHECK(shows(again.err, "out is there and not empty"));
+  CHECK(shows(again.err, "out is not empty"));
   const Outcome no_folder = folder.pack({"--export", "lengths.txt"});
   CHECK(no_folder.exit_code == 2);
   CHECK(shows(no_folder.err, "--export: lengths.txt is no folder"));

@@ -87,7 +87,7 @@ TEST_CASE("plugin check: what is neither a file nor a plugin ends with 3 and the
     CHECK(outcome.exit_code == 3);
     CHECK(outcome.out.empty());
     CHECK(outcome.err == "pliant: error: " + given + ": there is no such file, and no such plugin; did you mean '" +
-                             meant + "'? pliant plugin list shows those that are found\n");
+                             meant + "'? pliant plugin list shows the installed plugins\n");
   }
 }
 

@@ -50,7 +50,7 @@ uint64_t size_of(const std::string& word) {
   if (problem == std::errc() && factor > 0 && number > 0 && number <= kLargest / factor) return number * factor;
   throw Error(
       Status::kInvalidArgument,
-      fmt::format("--sizes '{}': bytes from 1 to 16 GiB with B, KiB, MiB or GiB behind them, e.g. 4KiB,1MiB,64MiB",
+      fmt::format("--sizes '{}': give sizes from 1 B to 16 GiB with a unit (B, KiB, MiB or GiB), e.g. 4KiB,1MiB,64MiB",
                   word),
       ExitCode::kUsage);
 }
@@ -69,7 +69,7 @@ std::vector<std::string> sections_in(const std::string& list) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const auto near = nearest(name, known);
     throw Error(Status::kInvalidArgument,
-                fmt::format("--only '{}': there is {}{}", name, fmt::join(known, ", "),
+                fmt::format("--only '{}': no such part; parts: {}{}", name, fmt::join(known, ", "),
                             near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front())),
                 ExitCode::kUsage);
   }
@@ -86,7 +86,7 @@ void require_folder_of(const std::filesystem::path& file) {
   std::error_code unknown;
   if (std::filesystem::is_directory(folder, unknown) && ::access(folder.c_str(), W_OK) == 0) return;
   throw Error(Status::kInvalidArgument,
-              fmt::format("--plot: cannot write {}: there is no folder {} that may be written to", file.string(),
+              fmt::format("--plot: cannot write {}: the folder {} does not exist or is not writable", file.string(),
                           folder.string()),
               ExitCode::kUsage);
 }
@@ -127,29 +127,36 @@ void add_bench(CLI::App& accel, Invocation& invocation) {
   CLI::App& bench = *accel.add_subcommand("bench", "Measure copies, latencies, reductions and collectives of a device");
   const auto given = std::make_shared<AccelArguments>();
   BenchQuestion& question = given->question;
-  bench.add_option("NAME", given->name, "The accelerator: see pliant accel list")->required();
-  bench.add_option("--device", question.device, "Number of the device; further ranks take the next ones. Default: 0")
+  bench.add_option("NAME", given->name, "Name of the accelerator; pliant accel list shows them")->required();
+  bench
+      .add_option("--device", question.device,
+                  "Device number of rank 0; the other ranks take the next devices. Default: 0")
       ->check(CLI::Range(0, 1 << 20).description(""))
       ->type_name("N");
   bench
       .add_option("--ranks", question.ranks,
-                  "Processes for the collectives. Default: 4 on processors, else one for each device, at most 4")
+                  "Number of ranks, each its own process, for the collectives. Default: 4 on CPUs, else one per "
+                  "device, at most 4")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
   bench.add_option("--sizes", given->sizes, "Sizes to measure. Default: 4KiB,64KiB,1MiB,16MiB,64MiB")
       ->type_name("SIZE,...");
-  bench.add_option("--only", given->sections, "Only these parts: copy, latency, alloc, reduce, collectives, overlap")
+  bench
+      .add_option("--only", given->sections,
+                  "Measure only these parts: copy, latency, alloc, reduce, collectives, overlap")
       ->type_name("PART,...");
-  CLI::Option* repeated = bench.add_option("--repeat", question.repetitions, "Repetitions of each measurement")
-                              ->check(CLI::Range(1, 1000000).description(""))
-                              ->type_name("N");
+  CLI::Option* repeated =
+      bench.add_option("--repeat", question.repetitions, "Number of repetitions of each measurement")
+          ->check(CLI::Range(1, 1000000).description(""))
+          ->type_name("N");
   bench
       .add_option("--min-time", question.min_time_s,
-                  "Repeat each measurement for so long, from 5 to 2000 times. Default: 0.1")
+                  "Repeat each measurement for this many seconds, 5 to 2000 times. Default: 0.1")
       ->check(CLI::Range(1e-6, 3600.0).description(""))
       ->type_name("SECONDS")
       ->excludes(repeated);
-  bench.add_option("--plot", given->figure_file, "Draw bandwidth by size into this SVG file")->type_name("FILE.svg");
+  bench.add_option("--plot", given->figure_file, "Plot bandwidth against size into this SVG file")
+      ->type_name("FILE.svg");
   bench.add_option("--config", given->file, "Take options and [plugins] dirs from this config file")->type_name("FILE");
   add_json(bench, invocation);
   bench.footer(std::string("Examples:\n"
@@ -197,7 +204,7 @@ Config accelerator_config(const Invocation& invocation, const ConfigText& given,
 }
 
 void add_accel(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("accel", "List accelerators, or measure how fast one is");
+  CLI::App& command = *app.add_subcommand("accel", "List accelerators, or measure the speed of one");
   command.require_subcommand(1);
   command.footer(std::string("Example:\n  pliant accel bench host") + kCommon);
   add_list(command, invocation);

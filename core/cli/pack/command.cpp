@@ -94,24 +94,26 @@ int show_pack(const Invocation& invocation, const PackArguments& arguments) {
 }  // namespace
 
 void add_pack(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("pack", "Pack the data set into rows and show how full they are");
+  CLI::App& command = *app.add_subcommand("pack", "Pack the data set into rows and show how well they are filled");
   const auto given = std::make_shared<PackArguments>();
   const auto named = [](const std::string& name) { return name.empty() ? "the name is empty" : std::string(); };
   command
       .add_option("CONFIG", given->file, "The config file, often pliant.toml; [data] lengths and [sampler] are used")
       ->required();
-  command.add_option("--epoch", given->question.epoch, "The epoch to pack; random orders differ by epoch. Default: 0")
+  command
+      .add_option("--epoch", given->question.epoch,
+                  "The epoch to pack; a random order differs from epoch to epoch. Default: 0")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
       ->type_name("N");
   command
       .add_option("--global-batch", given->question.global_batch,
-                  "Packs of a batch, for a config without [elasticity]. Default: 1")
+                  "Number of packs per batch, for a config without [elasticity]. Default: 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""))
       ->type_name("N");
   command
-      .add_option("--world-size", given->question.world_sizes,
-                  "Predict at these numbers of ranks how long they wait for each other. Default: some that the plan "
-                  "admits")
+      .add_option(
+          "--world-size", given->question.world_sizes,
+          "Predict for these world sizes how long ranks wait for each other. Default: some valid sizes of the plan")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description(""))
       ->delimiter(',')
       ->type_name("N,...");
@@ -122,7 +124,7 @@ void add_pack(CLI::App& app, Invocation& invocation) {
           ->type_name("SAMPLER,...");
   command
       .add_option("--plot", given->figure_file,
-                  "Draw lengths, fill of the packs and the learning rate over the steps into this SVG file")
+                  "Plot lengths, fill of the packs and the learning rate of each step into this SVG file")
       ->type_name("FILE.svg")
       ->check(named)
       ->excludes(compared);

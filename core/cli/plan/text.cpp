@@ -49,7 +49,7 @@ std::string size_table(const Study& study) {
   std::vector<std::string> heads;
   if (study.knows_nodes()) heads.emplace_back("nodes");
   if (many_devices) heads.emplace_back("devices");
-  for (const char* head : {"world size", "micro-batch", "a step", "largest share", "efficiency"}) {
+  for (const char* head : {"world size", "micro-batch", "per step", "largest share", "efficiency"}) {
     heads.emplace_back(head);
   }
   if (rates) heads.emplace_back("learning rate");
@@ -82,11 +82,11 @@ std::string plan_text(const Study& study) {
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"policy", study.planner().policy()});
   rows.push_back({"global batch", counted(plan.global_batch, "row")});
-  rows.push_back({"micro-batch", fmt::format("{} at world size {}, {} a step", counted(here.micro_batch, "row"),
+  rows.push_back({"micro-batch", fmt::format("{} at world size {}, {} per step", counted(here.micro_batch, "row"),
                                              here.world_size, here.accumulation_steps)});
   rows.push_back({"granule", counted(plan.granule, "row")});
   if (plan.model_parallel_size > 1) {
-    rows.push_back({"model parallel size", fmt::format("{} devices behind each rank", plan.model_parallel_size)});
+    rows.push_back({"model parallel size", fmt::format("{} devices per rank", plan.model_parallel_size)});
   }
   if (study.knows_nodes()) rows.push_back({"node", counted(plan.devices_per_node, "device")});
   const int64_t span = last - study.first_size() + 1;
@@ -96,11 +96,11 @@ std::string plan_text(const Study& study) {
   if (study.unusable_count() > 0) {
     rows.push_back({"unusable", ranges_text(study.unusable(kMostGaps), 2, last)});
   }
-  rows.push_back({"mean efficiency", fmt::format("{} of the device time, over clusters of {} to {} ranks",
+  rows.push_back({"mean efficiency", fmt::format("{} of the device time, averaged over clusters of {} to {} ranks",
                                                  percent(study.mean_efficiency()), study.first_size(), last)});
   if (const std::string rate = study.learning_rate_text(); !rate.empty()) rows.push_back({"learning rate", rate});
   if (plan.min_resize_interval_s > 0) {
-    rows.push_back({"min time", fmt::format("{} s between resizes that nothing forces", plan.min_resize_interval_s)});
+    rows.push_back({"min time", fmt::format("{} s between voluntary resizes", plan.min_resize_interval_s)});
   }
   rows.push_back({"elasticity digest", study.planner().digest()});
   for (auto& row : rows) row.front().resize(kIndent - 2, ' ');
@@ -111,7 +111,7 @@ std::string compare_text(const std::vector<Compared>& policies, int64_t world_si
   std::vector<std::string> heads{"policy", "global batch", "granule", "valid sizes", "largest", "mean efficiency"};
   const std::string at = world_size > 0 ? fmt::format("at {}", world_size) : "";
   if (world_size > 0) {
-    for (const char* head : {"micro-batch", "a step", "efficiency"}) heads.push_back(fmt::format("{} {}", head, at));
+    for (const char* head : {"micro-batch", "per step", "efficiency"}) heads.push_back(fmt::format("{} {}", head, at));
   }
   std::vector<std::vector<std::string>> rows{heads};
   const WorldRange sizes = compared_sizes(policies);
@@ -143,8 +143,8 @@ std::string compare_text(const std::vector<Compared>& policies, int64_t world_si
   std::string text = table(rows, 1);
   if (sizes.first > 0) {
     text += fmt::format(
-        "\nMean efficiency: of the device time, over clusters with room for {} to {} ranks; where a size is not valid, "
-        "the largest\nvalid one that fits is started and the other devices idle.\n",
+        "\nMean efficiency: share of the device time that is used, averaged over clusters of {} to {} ranks. At a size "
+        "that is not\nvalid, the largest valid one below it is started and the other devices idle.\n",
         sizes.first, sizes.last);
   }
   return text + (remarks.empty() ? "" : "\n" + remarks);
