@@ -48,7 +48,7 @@ TEST_CASE("a reduction that has no memory left is made again by the workers that
       INFO(ended.err);
       REQUIRE(ended.exit_code == 0);
       CHECK(job.snapshot() == whole.snapshot());
-      if (!has(ended.err, "rank 1 (worker 1) broke off: no memory to add up gradients in: ")) continue;
+      if (!has(ended.err, "rank 1 (worker 1) reported a failure: no memory to add up gradients in: ")) continue;
       ++in_reduction;
       CHECK(ended.summary["restarts"] == 0);
       CHECK(ended.summary["generations"] == 2);
@@ -134,7 +134,7 @@ TEST_CASE("a worker whose device of Level Zero is lost in mid-step is replaced, 
     CHECK(ended.summary["restarts"] == 1);
     CHECK(job.snapshot() == reference().snapshot);
     CHECK(job.processes_left() == 0);
-    return has(ended.err, "rank 1 (worker 1) broke off: accelerator 'level_zero': ");
+    return has(ended.err, "rank 1 (worker 1) reported a failure: accelerator 'level_zero': ");
   };
   if (!machine.has_kernels) {
     is_lost_in_reduction(400);

@@ -98,7 +98,8 @@ TEST_CASE("where no snapshot is whole the job is not resumed, nothing is thrown 
   INFO(refused.err);
   CHECK(refused.exit_code == 2);
   for (const char* const one : {kNewest, kOlder}) CHECK(has(refused.err, std::string(one) + " is damaged: it is cut"));
-  CHECK(has(refused.err, "none of its snapshots is whole. Restore one from a copy, or remove them all to begin anew"));
+  CHECK(has(refused.err,
+            "all its snapshots are damaged. Restore one from a copy, or remove them all to start from the beginning"));
   CHECK(read_all(run / kNewest).size() == newest.size() / 2);
   CHECK(read_all(run / kOlder).size() == 100);
   CHECK(read_all(run / "ledger.jsonl") == ledger);

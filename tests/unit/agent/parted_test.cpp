@@ -77,7 +77,7 @@ TEST_CASE("a rank that breaks off where ranks have parted is heard when they tur
   job.seconds = 0.1;
   job.group.compare_visits(false);
   CHECK(job.generation == 2);
-  CHECK(says(job.log, "broke off: a kernel failed"));
+  CHECK(says(job.log, "reported a failure: a kernel failed"));
 }
 
 TEST_CASE("votes of ranks that counted other visits commit nothing, whether their pages can be read or not") {

@@ -142,7 +142,7 @@ bool Agent::State::hear(WorkerId id) {
 bool Agent::State::break_with(WorkerId id, const Error& why) {
   Slot& slot = slots.at(id);
   slot.broken = true;
-  event(fmt::format("worker {} (RANK {} at its start, process {}) is killed: {}", id, slot.rank, slot.process.pid(),
+  event(fmt::format("killing worker {} (RANK {} at its start, process {}): {}", id, slot.rank, slot.process.pid(),
                     why.message()),
         true);
   kill(id);
@@ -170,7 +170,7 @@ void Agent::State::worker_ended(WorkerId id) {
   if (failed_by_itself) status.last_words = cause_among(last_lines);
   if (failed_by_itself && !order.options.show_logs) {
     for (const std::string& line : last_lines) event(fmt::format("  rank {}| {}", slot.rank, line), false);
-    event(fmt::format("  the whole log: {}", slot.log.file().string()), false);
+    event(fmt::format("  complete log: {}", slot.log.file().string()), false);
   }
   if (!order_to_stop(status)) return count_end(id, status);
   const auto moment = std::make_shared<asio::steady_timer>(loop, kSignalsApart);
@@ -190,7 +190,7 @@ void Agent::State::count_end(WorkerId id, const ExitStatus& status) {
 
 void Agent::State::show_log(Slot& slot, bool all) {
   if (const int64_t skipped = all ? slot.log.skip_to_last() : 0; skipped > 0) {
-    event(fmt::format("{} bytes of rank {} are left out here; the whole log: {}", skipped, slot.rank,
+    event(fmt::format("{} bytes of rank {} are not shown here; complete log: {}", skipped, slot.rank,
                       slot.log.file().string()),
           true);
   }
@@ -223,7 +223,7 @@ void Agent::State::spawn_owed() {
     const Result<> started = spawn_one();
     if (!started && spawn_refused != started.error().message()) {
       spawn_refused = started.error().message();
-      event(fmt::format("{}; trying on", spawn_refused), true);
+      event(fmt::format("{}; retrying", spawn_refused), true);
     }
     if (!started) return;
   }
@@ -237,7 +237,7 @@ void Agent::State::restore_files() {
     if (found && (*found)->bytes() == text) return;
     const Result<> written = write_file(file, text);
     event(fmt::format("{} was removed or changed: {}", file.string(),
-                      written ? std::string("it is written again") : written.error().message()),
+                      written ? std::string("written again") : written.error().message()),
           true);
   };
   restore(order.directory.config(), order.config.resolved_toml());
@@ -248,7 +248,7 @@ void Agent::State::restore_files() {
   fs::remove(dataset, absent);
   const Result<> written = data::write_dataset_once(dataset, job_plan->batches().dataset());
   event(fmt::format("{} was removed or changed: {}", dataset.string(),
-                    written ? std::string("it is written again") : written.error().message()),
+                    written ? std::string("written again") : written.error().message()),
         true);
 }
 
