@@ -75,7 +75,7 @@ TEST_CASE("import replaces a file only when it is told to, and keeps it when it 
   static_cast<void>(folder.write("old.toml", "mine"));
   const Outcome refused = folder.import({"--output", "old.toml"});
   CHECK(refused.exit_code == 2);
-  CHECK(refused.err == "pliant: error: old.toml exists already; choose another name, or replace it with --force\n");
+  CHECK(refused.err == "pliant: error: old.toml exists already; choose another name, or overwrite it with --force\n");
   CHECK(read_all(folder / "old.toml") == "mine");
   static_cast<void>(folder.write("ds.json", "{"));
   CHECK(folder.import({"--output", "old.toml", "--force"}).exit_code == 2);

@@ -263,7 +263,7 @@ void GenericCollectives::Shared::await_agreement(std::chrono::steady_clock::time
     std::unique_lock lock(mutex_);
     if (!has_end) changed_.wait(lock, known);
     if (has_end && !changed_.wait_until(lock, end, known)) {
-      throw Failure(PLIANT_DEADLINE_EXCEEDED, "not all ranks have told how they exchange before the time was over");
+      throw Failure(PLIANT_DEADLINE_EXCEEDED, "time-out before all ranks had agreed on a transport");
     }
     if (failure_) throw Failure(*failure_);
   }

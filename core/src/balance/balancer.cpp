@@ -34,8 +34,8 @@ constexpr const char* kContiguous = "contiguous";
 
 void check_sharing(const Sharing& how) {
   if (how.world_size >= 1 && how.world_size <= std::numeric_limits<int32_t>::max()) return;
-  throw Error(Status::kInvalidArgument, fmt::format("rows cannot be shared out to {} ranks; needed: 1 to {}",
-                                                    how.world_size, std::numeric_limits<int32_t>::max()));
+  throw Error(Status::kInvalidArgument, fmt::format("cannot assign rows to {} ranks; allowed: 1 to {}", how.world_size,
+                                                    std::numeric_limits<int32_t>::max()));
 }
 
 /// Costs of blocks whose sum fits 64 bits.
@@ -149,8 +149,8 @@ Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& h
   if (status != PLIANT_OK) throw plugin::to_error(state_->instance.plugin(), status, error);
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] >= 0 && ranks[i] < how.world_size) continue;
-    throw state_->broke(ranks[i] == -1 ? fmt::format("gave block {} of {} to no rank", i, ranks.size())
-                                       : fmt::format("gave block {} of {} to rank {}; there are ranks 0 to {}", i,
+    throw state_->broke(ranks[i] == -1 ? fmt::format("assigned block {} of {} to no rank", i, ranks.size())
+                                       : fmt::format("assigned block {} of {} to rank {}; ranks are 0 to {}", i,
                                                      ranks.size(), ranks[i], how.world_size - 1));
   }
   if (const auto broken = is_in_turn(how) ? first_round_broken(ranks, how.world_size) : std::nullopt; broken) {
@@ -165,7 +165,7 @@ Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& h
   }
   constexpr uint32_t kKnown = PLIANT_BALANCE_COSTLIEST_FIRST;
   if ((answer.flags & ~kKnown) != 0) {
-    throw state_->broke(fmt::format("set flags {:#x}; known here: {:#x}", answer.flags, kKnown));
+    throw state_->broke(fmt::format("set flags {:#x}; this host knows {:#x}", answer.flags, kKnown));
   }
   const bool costliest_first = answer.flags == kKnown && !how.deterministic;
   return sorted_by_rank(blocks, costs, ranks, how.world_size, costliest_first);

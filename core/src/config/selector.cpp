@@ -20,7 +20,7 @@ namespace {
 std::string there_are(const std::vector<std::string>& names) {
   if (names.empty())
     return "no plugin of this kind is installed; --plugin-dir or [plugins] dirs name more places to search";
-  return fmt::format("there are: {}", fmt::join(names, ", "));
+  return fmt::format("installed: {}", fmt::join(names, ", "));
 }
 
 /// True when the section itself speaks of a plugin.
@@ -92,7 +92,7 @@ void Selector::report_no_choice(const plugin::Kind& kind) {
         {fmt::format("write [{}] and below it use = \"{}\"", kind.section, example), there_are(names)});
   }
   diagnostics_.error(state_.root.member(kind.section)->key_origin,
-                     fmt::format("[{}] does not say which plugin to use", kind.section),
+                     fmt::format("[{}] does not name the plugin to use", kind.section),
                      {fmt::format("write use = \"{}\" below [{}]", example, kind.section), there_are(names)});
 }
 
@@ -240,7 +240,7 @@ void Selector::report_idle_table(const Selection& selection, const Member& membe
   if (const auto near = nearest(member.key, known); !near.empty()) {
     notes.push_back(fmt::format("did you mean '{}'?", near.front()));
   }
-  std::string message = fmt::format("[{}] belongs to no installed plugin, so nothing reads it",
+  std::string message = fmt::format("[{}] is not the section of an installed plugin; nothing reads it",
                                     dotted({std::string(selection.kind->section), member.key}));
   // A file may carry tables for plugins of another machine; what was typed for this very call may not.
   const bool typed = member.key_origin.layer > Layer::kFile;

@@ -9,7 +9,7 @@
 using namespace pliant_test;
 using Slots = pliant_accelerator;
 
-TEST_CASE("a driver that passes no memory between processes has no exchange memory") {
+TEST_CASE("a driver that cannot share memory between processes has no exchange memory") {
   const Setting ipc("PLIANT_SOFT_ZE_IPC", "0");
   const SoftwareLevelZero device;
   void* memory = nullptr;

@@ -87,7 +87,7 @@ TEST_CASE("a rule that is not valid for the optimizer is refused with its reason
 TEST_CASE("the lists of the chain are checked where they stand") {
   const Error twice = error_of([] { (void)rate_of("[lr]\nuse = \"sqrt\"\nthen = [\"clamp\", \"sqrt\"]\n"); });
   CHECK(contains(twice, "pliant.toml:4:18"));
-  CHECK(contains(twice, "lr.then names 'sqrt', which is in the chain already"));
+  CHECK(contains(twice, "lr.then names 'sqrt', which is already in the chain"));
   const Error missing = error_of([] { (void)rate_of("[lr]\nuse = \"sqrt\"\nschedule = [\"cosin\"]\n"); });
   CHECK(contains(missing, "cosin"));
   CHECK(missing.exit_code() == ExitCode::kPlugin);

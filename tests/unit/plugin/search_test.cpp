@@ -48,7 +48,7 @@ TEST_CASE("the first directory that has the name decides") {
   const auto missing = pliant::plugin::find(dirs, *kind_of("lr"), "zzzzzz");
   REQUIRE_FALSE(missing);
   CHECK(missing.error().message().find("/nowhere (installed; no such directory)") != std::string::npos);
-  CHECK(missing.error().message().find("there are: a, b") != std::string::npos);
+  CHECK(missing.error().message().find("installed: a, b") != std::string::npos);
 }
 
 TEST_CASE("a link that leads nowhere is found, so that it is refused and nothing else is taken") {
