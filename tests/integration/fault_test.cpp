@@ -477,7 +477,7 @@ TEST_CASE("a worker that finds another elastic config than the agent's takes no 
   const Ended ended = job.run({"run", "pliant.toml", "--inject", "kill:rank=1,step=2", "--", "bash", "-c", other});
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
-  CHECK(ended.err.find("the elastic config of this worker is not the job's: digest ") != std::string::npos);
+  CHECK(ended.err.find("the elastic config of this worker differs from the job's: digest ") != std::string::npos);
   CHECK(ended.err.find("all 1 restarts are used; continuing without a replacement") != std::string::npos);
 }
 

@@ -137,7 +137,8 @@ TEST_CASE("a resume with other data or another plan is refused and changes nothi
   CHECK(other_batch.err.find("pinned to global batch 8") != std::string::npos);
   const Ended other_lengths = job.run({"run", "pliant.toml", "--resume", "--set", "app.sequences=190"});
   CHECK(other_lengths.exit_code == 2);
-  CHECK(other_lengths.err.find("it has 190 sequences, and this job began with others (203, in ") != std::string::npos);
+  CHECK(other_lengths.err.find("it has 190 sequences, but this job began with other data (203, in ") !=
+        std::string::npos);
   CHECK(job.snapshot() == before);
   CHECK(pliant::test::read_all(job.latest() / "config.toml") == config);
   CHECK(job.run({"run", "pliant.toml", "--resume"}).exit_code == 0);

@@ -239,7 +239,7 @@ TEST_CASE("a trace that cannot be written is refused before a worker starts") {
   };
   refused("no/trace.json", "--trace: cannot write no/trace.json: there is no folder no");
   refused(".", "--trace: . is a directory; name a file");
-  refused("pipe", "--trace: pipe is no regular file; name a file");
+  refused("pipe", "--trace: pipe is not a regular file; name a file");
   job.config(toy_config("workers = 1\n"));
   const Ended foreign = job.run_json({"--trace", "old.json", "--set", "run.attach=\"never\""});
   CHECK(foreign.exit_code == 2);

@@ -275,7 +275,7 @@ TEST_CASE(
       "[lr]\nuse = 'adascale'\noptimizer = 'adam'\n",
       "pliant.toml:11:13: error: lr 'adascale' is valid for sgd, sgd_momentum, nesterov only, and [lr] optimizer is "
       "\"adam\"");
-  refused("[lr]\nuse = 'adam_sde'\n", "pliant.toml:10:7: error: lr 'adam_sde' must know the optimizer");
+  refused("[lr]\nuse = 'adam_sde'\n", "pliant.toml:10:7: error: lr 'adam_sde' depends on the optimizer");
   refused("[lr]\nuse = 'sqrt'\nthen = ['momentum']\noptimizer = 'adamw'\n",
           "pliant.toml:12:13: error: lr 'momentum' is valid for sgd_momentum, nesterov only");
   refused("[lr]\nuse = 'sqrt'\nthen = ['momentum']\n", "pliant.toml:11:9: error: lr 'momentum' must know");

@@ -218,7 +218,7 @@ TEST_CASE("data that cannot be packed is refused with its place, and nothing is 
   folder.write("lengths.txt", "");
   CHECK(shows(folder.pack({}).err, "the data set is empty"));
   folder.write("pliant.toml", "config_version = 1\n[sampler]\nuse = \"fixed\"\n");
-  CHECK(shows(folder.pack({}).err, "set [data] lengths"));
+  CHECK(shows(folder.pack({}).err, "[data] lengths is missing; set it"));
   folder.write("lengths.txt", "7\n");
   folder.config("best_fit", "max_tokens = 10\n");
   CHECK(folder.pack_json({}).at("packs") == 1);

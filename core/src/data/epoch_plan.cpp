@@ -37,8 +37,9 @@ class Inspection {
     summary.batches = summary.rows / rows + (summary.rows % rows == 0 ? 0 : 1);
     facts_.digest = digest_.value();
     if (summary.padding_rows > 0 && summary.rows % rows != 0) {
-      return broken(fmt::format("the last {} of {} rows have no sequences; such rows only fill up the last batch of {}",
-                                summary.padding_rows, summary.rows, rows));
+      return broken(fmt::format(
+          "the last {} of {} rows have no sequences; rows without sequences may only fill up the last batch of {}",
+          summary.padding_rows, summary.rows, rows));
     }
     if (summary.rows == 0) return nothing_left();
     return std::move(facts_);
@@ -109,14 +110,13 @@ class Inspection {
     const auto number = static_cast<uint64_t>(facts_.summary.rows) + row;
     if (block.offsets[row + 1] != block.offsets[row]) {
       if (padding == 0) return {};
-      return broken(fmt::format("row {} has no sequences and row {} has; rows without sequences are the last ones",
+      return broken(fmt::format("row {} has no sequences but row {} has some; rows without sequences must come last",
                                 number - 1, number));
     }
     if (++padding < inputs_.rows_per_batch) return {};
-    return broken(
-        fmt::format("row {} has no sequences, and neither have those before it; rows without sequences only "
-                    "fill up the last batch of {}",
-                    number, inputs_.rows_per_batch));
+    return broken(fmt::format(
+        "row {} and the rows before it have no sequences; rows without sequences may only fill up the last batch of {}",
+        number, inputs_.rows_per_batch));
   }
 
   Result<> see_pieces() {
@@ -150,7 +150,7 @@ class Inspection {
     if (!dropped) return failed(std::move(dropped));
     for (const auto& [word, members] : *dropped) {
       for (const int64_t id : members) {
-        if (auto marked = mark(id, "the list of dropped ones"); !marked) return marked;
+        if (auto marked = mark(id, "the list of dropped sequences"); !marked) return marked;
       }
       facts_.summary.dropped[word] = static_cast<int64_t>(members.size());
     }
@@ -173,7 +173,7 @@ class Inspection {
       counts += fmt::format("{}{}: {}", counts.empty() ? "" : ", ", word, count);
     }
     return failed(Status::kFailedPrecondition,
-                  fmt::format("{} leaves nothing to train on in epoch {}: all {} sequences are dropped ({})",
+                  fmt::format("{} leaves nothing to train on in epoch {}: it drops all {} sequences ({})",
                               sampler_.name, inputs_.epoch, seen_.size(), counts),
                   ExitCode::kUsage);
   }
@@ -235,7 +235,7 @@ Result<Batch> EpochPlan::cut(int64_t index, uint64_t first, uint64_t count) {
   RowBlock block;
   if (auto got = rows_->read(first, count, block); !got) return failed(std::move(got));
   if (block.rows() != count) {
-    return broke(*sampler_, epoch(), fmt::format("rows {} to {} are no longer there", first, first + count - 1));
+    return broke(*sampler_, epoch(), fmt::format("rows {} to {} are no longer in memory", first, first + count - 1));
   }
   return batch_of(std::move(block), inputs_->dataset, facts_.truncated, epoch(), index);
 }

@@ -17,7 +17,7 @@ Result<Packing> packing_of(const Sampler& sampler, const pliant_packing* table) 
   if (!asked) return failed(std::move(asked));
   if (report.unit < 0 || static_cast<size_t>(report.unit) >= kUnits.size() || report.budget < 0) {
     return failed(Status::kInternal,
-                  fmt::format("{} broke its contract: its packing report has unit {} and budget {}", sampler.name,
+                  fmt::format("{} violates its contract: its packing report has unit {} and budget {}", sampler.name,
                               report.unit, report.budget),
                   ExitCode::kPlugin);
   }

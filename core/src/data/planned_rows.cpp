@@ -42,7 +42,7 @@ class PlannedRows : public RowSource {
     const std::vector<uint64_t> offsets = block.offsets;
     done = ask_for_rows(first, count, block, block.ids.data(), entries);
     if (!done) return done;
-    if (block.offsets != offsets) return broken("the offsets of the same rows differ from one call to the next");
+    if (block.offsets != offsets) return broken("the offsets of the same rows differ between calls");
     if (in_pieces()) done = ask_for_pieces(first, count, block);
     if (!done) return done;
     return check_entries(sampler_, inputs_, block);
@@ -68,7 +68,7 @@ class PlannedRows : public RowSource {
       });
       if (!asked) return failed(std::move(asked));
       if (word == nullptr || *word == '\0') {
-        return broken(fmt::format("sequence {} is dropped for reason {}, which has no name", members.front(), reason));
+        return broken(fmt::format("sequence {} is dropped for the unknown reason {}", members.front(), reason));
       }
       auto& named = by_word[word];
       named.insert(named.end(), members.begin(), members.end());
@@ -89,7 +89,7 @@ class PlannedRows : public RowSource {
     const Lengths& lengths = inputs_.dataset.lengths;
     const uint64_t total = lengths.size();
     if (answer.sequence_count > total || answer.dropped_count != total - answer.sequence_count) {
-      return broken(fmt::format("{} sequences in rows and {} dropped; {} were asked for", answer.sequence_count,
+      return broken(fmt::format("{} sequences in rows and {} dropped; {} were requested", answer.sequence_count,
                                 answer.dropped_count, total));
     }
     announced_ = {true,
@@ -103,12 +103,13 @@ class PlannedRows : public RowSource {
                                       [](uint64_t sum, int32_t length) { return sum + static_cast<uint64_t>(length); })
                     : announced_.sequences;
     if (announced_.entries < announced_.sequences || announced_.entries > most) {
-      return broken(fmt::format("{} entries for {} sequences; each has at least one, and no more than tokens",
-                                announced_.entries, announced_.sequences));
+      return broken(
+          fmt::format("{} entries for {} sequences; a sequence has at least one entry, and at most one per token",
+                      announced_.entries, announced_.sequences));
     }
     const auto padding = static_cast<uint64_t>(inputs_.rows_per_batch) - 1;
     if (announced_.rows > announced_.entries && announced_.rows - announced_.entries > padding) {
-      return broken(fmt::format("{} rows of {} sequences: rows without sequences only fill up the last batch",
+      return broken(fmt::format("{} rows of {} sequences: rows without sequences may only fill up the last batch",
                                 announced_.rows, announced_.entries));
     }
     return {};

@@ -4,7 +4,7 @@
 namespace pliant::data {
 
 tl::unexpected<Error> broke(const Sampler& sampler, int64_t epoch, const std::string& how) {
-  return failed(Status::kInternal, fmt::format("{} broke its contract in epoch {}: {}", sampler.name, epoch, how),
+  return failed(Status::kInternal, fmt::format("{} violates its contract in epoch {}: {}", sampler.name, epoch, how),
                 ExitCode::kPlugin);
 }
 
@@ -31,7 +31,7 @@ Result<> check_offsets(const Sampler& sampler, int64_t epoch, const std::vector<
     const uint64_t end = offsets[row + 1];
     if (end < begin || end > most_entries) {
       return broke(sampler, epoch,
-                   fmt::format("row {} ends at {} after a start at {}; there are {} sequences", first_row + row, end,
+                   fmt::format("row {} ends at {} but begins at {}; there are {} sequences", first_row + row, end,
                                begin, most_entries));
     }
   }

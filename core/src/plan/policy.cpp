@@ -51,22 +51,22 @@ std::string at_size(int64_t world_size) {
 /// What is wrong with the numbers of `plan`, or "".
 std::string number_fault(const Plan& plan, const PlanQuestion& question) {
   if (plan.global_batch < 1) {
-    return fmt::format("answered a global batch of {}{}; it must be at least 1", plan.global_batch,
+    return fmt::format("returned a global batch of {}{}; it must be at least 1", plan.global_batch,
                        at_size(question.world_size));
   }
   if (plan.micro_batch < 0 || plan.micro_batch > plan.global_batch) {
-    return fmt::format("answered a micro-batch of {}{}; it must be from 0 to the global batch, {}", plan.micro_batch,
+    return fmt::format("returned a micro-batch of {}{}; it must be from 0 to the global batch, {}", plan.micro_batch,
                        at_size(question.world_size), plan.global_batch);
   }
   if (plan.granule < 1 || plan.global_batch % plan.granule != 0 || plan.micro_batch % plan.granule != 0) {
-    return fmt::format("answered a granule of {}, which does not divide both global batch {} and micro-batch {}",
+    return fmt::format("returned a granule of {}, which does not divide both global batch {} and micro-batch {}",
                        plan.granule, plan.global_batch, plan.micro_batch);
   }
   if (plan.model_parallel_size < 1) {
-    return fmt::format("answered a model_parallel_size of {}; it must be at least 1", plan.model_parallel_size);
+    return fmt::format("returned a model_parallel_size of {}; it must be at least 1", plan.model_parallel_size);
   }
   if (plan.devices_per_node < 0 || plan.min_resize_interval_s < 0) {
-    return fmt::format("answered devices_per_node {} and min_resize_interval_s {}; both must be at least 0",
+    return fmt::format("returned devices_per_node {} and min_resize_interval_s {}; both must be at least 0",
                        plan.devices_per_node, plan.min_resize_interval_s);
   }
   return {};
@@ -76,25 +76,25 @@ std::string range_fault(const Plan& plan) {
   int64_t previous = 0;
   for (const WorldRange& range : plan.world_sizes) {
     if (range.first < 1 || range.last < range.first) {
-      return fmt::format("answered world sizes {}..{}; a range starts at 1 or more and ends no earlier", range.first,
-                         range.last);
+      return fmt::format("returned world sizes {}..{}; a range must start at 1 or more and not end before its start",
+                         range.first, range.last);
     }
     if (range.step < 1 || (range.last != range.first && (range.last - range.first) % range.step != 0)) {
-      return fmt::format("answered world sizes {}..{} in steps of {}; the step must be at least 1 and divide {}",
+      return fmt::format("returned world sizes {}..{} in steps of {}; the step must be at least 1 and divide {}",
                          range.first, range.last, range.step, range.last - range.first);
     }
     if (range.first <= previous) {
-      return fmt::format("answered world sizes {}..{} after {}; ranges must ascend and not overlap", range.first,
+      return fmt::format("returned world sizes {}..{} after {}; ranges must ascend and not overlap", range.first,
                          range.last, previous);
     }
     previous = range.last;
   }
   if (previous > plan.global_batch / plan.granule) {
-    return fmt::format("answered world size {}, but global batch {} has only {} granules of {} rows to share out",
-                       previous, plan.global_batch, plan.global_batch / plan.granule, plan.granule);
+    return fmt::format("returned world size {}, but global batch {} has only {} granules of {} rows", previous,
+                       plan.global_batch, plan.global_batch / plan.granule, plan.granule);
   }
   if (previous > std::numeric_limits<int64_t>::max() / plan.model_parallel_size) {
-    return fmt::format("answered world size {} with {} devices behind each rank, which do not fit 63 bits", previous,
+    return fmt::format("returned world size {} with {} devices per rank, which do not fit 63 bits", previous,
                        plan.model_parallel_size);
   }
   return {};
@@ -161,7 +161,7 @@ Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::st
   if (question.world_size > 0 && plan.valid(question.world_size) && plan.micro_batch == 0) {
     return failed(
         Status::kInternal,
-        fmt::format("{} answered no micro-batch at world size {}, which it lists as valid", who, question.world_size),
+        fmt::format("{} returned no micro-batch at world size {}, which it lists as valid", who, question.world_size),
         ExitCode::kPlugin);
   }
   return plan;

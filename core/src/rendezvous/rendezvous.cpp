@@ -13,7 +13,7 @@ namespace {
 
 /// nullptr when the answer makes sense.
 const char* fault_of(const pliant_generation& made, int64_t last, int32_t local_workers) {
-  if (made.generation <= last) return "the generation did not rise";
+  if (made.generation <= last) return "the generation did not increase";
   if (made.node_count < 1 || made.group_rank < 0 || made.group_rank >= made.node_count)
     return "the group rank is outside the nodes";
   if (made.first_rank < 0 || made.world_size < local_workers || made.first_rank > made.world_size - local_workers) {
@@ -50,7 +50,7 @@ Result<Generation> Rendezvous::join(std::string_view run_id, int32_t local_worke
   if (status != PLIANT_OK) return tl::unexpected(error_of(instance_, status, error));
   if (const char* fault = fault_of(made, last_, local_workers)) {
     return failed(Status::kInternal,
-                  "rendezvous '" + std::string(instance_.plugin().record().name) + "' broke its contract: " + fault,
+                  "rendezvous '" + std::string(instance_.plugin().record().name) + "' violates its contract: " + fault,
                   ExitCode::kPlugin);
   }
   last_ = made.generation;

@@ -151,7 +151,7 @@ TEST_CASE("of several failing sequences the first chunk's is told, however the t
     LengthAnalysis analysis = analysis_of(kCount, 8);
     analysis.length_of = [](int64_t i) -> int64_t { return i >= 300 ? 0 : 1; };
     CHECK(refusal(folder / std::to_string(round), analysis).message ==
-          "sequence 300 has a length of 0; 1 to 2147483647 tokens");
+          "sequence 300 has a length of 0; allowed: 1 to 2147483647 tokens");
   }
 }
 

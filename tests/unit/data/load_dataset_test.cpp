@@ -52,7 +52,7 @@ TEST_CASE("what is wrong with the data points at the line of the config and at t
   std::ofstream(scratch.file("c.txt")) << "5\n7\n";
   std::ofstream(scratch.file("d.txt")) << "5\n";
   std::ofstream(scratch.file("empty.txt")) << "";
-  CHECK(has(refusal(scratch, ""), "set [data] lengths"));
+  CHECK(has(refusal(scratch, ""), "[data] lengths is missing; set it"));
   const std::string wrong = refusal(scratch, "[data]\nlengths = \"a.txt\"\n");
   CHECK(has(wrong, "pliant.toml:3:11: error:"));
   CHECK(has(wrong, "a.txt:2: '-6' is no length"));

@@ -74,8 +74,8 @@ TEST_CASE("a rule that is not valid for the optimizer is refused with its reason
       contains(adam, "lr 'adascale' is valid for sgd, sgd_momentum, nesterov only, and [lr] optimizer is \"adam\": "));
   CHECK(contains(adam, "use = \"sqrt\" suits adam"));
   const Error unknown = error_of([] { (void)rate_of("[lr]\nuse = \"adam_sde\"\n"); });
-  CHECK(
-      contains(unknown, "lr 'adam_sde' must know the optimizer: set [lr] optimizer; it is valid for adam, adamw only"));
+  CHECK(contains(unknown,
+                 "lr 'adam_sde' depends on the optimizer: set [lr] optimizer; the rule is valid for adam, adamw only"));
   const Error link =
       error_of([] { (void)rate_of("[lr]\nuse = \"sqrt\"\noptimizer = \"adam\"\nthen = [\"momentum\"]\n"); });
   CHECK(contains(link, "lr 'momentum' is valid for sgd_momentum, nesterov only"));
