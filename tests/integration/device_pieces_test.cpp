@@ -217,8 +217,7 @@ TEST_CASE("a state whose array lies where nothing is ends the job before the fir
     const Ended ended = job.run_json();
     INFO(ended.err);
     CHECK(ended.exit_code == 2);
-    CHECK(ended.err.find(
-              "TrainingState::arrays: 'weights' is memory that neither the accelerator nor this process has") !=
+    CHECK(ended.err.find("TrainingState::arrays: 'weights' is memory of neither the accelerator nor this process") !=
           std::string::npos);
   }
 }

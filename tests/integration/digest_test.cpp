@@ -213,7 +213,7 @@ TEST_CASE("arrays that change are named at the step that changed them, whether s
     CHECK(job.ledger("commit").back()["step"] == kWrongStep);
     CHECK(has(ended.err,
               "the state has other arrays: array 1 is weights f32[1003] in this program, weights f32[1002] "
-              "in its arrays of now"));
+              "in its current arrays"));
     CHECK(job.processes_left() == 0);
   }
   JobRunner one;
@@ -241,7 +241,7 @@ TEST_CASE("an array in memory that may only be read ends the job before a worker
   const Ended ended = job.run_json();
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
-  CHECK(has(ended.err, "TrainingState::arrays: 'weights' is memory that this process may read and not write"));
+  CHECK(has(ended.err, "TrainingState::arrays: 'weights' is read-only memory"));
   CHECK(ended.summary["restarts"] == 0);
 }
 

@@ -494,7 +494,7 @@ TEST_CASE("a worker whose message to the agent has no end is killed by name, and
 }
 
 TEST_CASE("a program that leaves a part of its state unread is told so, and goes on nowhere with the rest") {
-  const std::string words = "this program left a part of its saved state unread; TrainingState::load must read all";
+  const std::string words = "this program did not read all of its saved state; TrainingState::load must read all";
   for (const char* arrays : {"true", "false"}) {  // half of the state is an array, or all is in what it saves
     INFO("arrays = " << std::string(arrays));
     JobRunner job;

@@ -157,7 +157,7 @@ TEST_CASE("a resume over a ledger that used other samples than the plan gives is
   const Ended refused = job.run({"run", "pliant.toml", "--resume"});
   INFO(refused.err);
   CHECK(refused.exit_code == 1);
-  CHECK(refused.err.find("step 2 of the ledger (epoch 0, batch 2) is not what the plan says") != std::string::npos);
+  CHECK(refused.err.find("step 2 of the ledger (epoch 0, batch 2) differs from the plan") != std::string::npos);
 }
 
 TEST_CASE("a job that an older release stopped goes on from its snapshot, also where the state is arrays by now") {

@@ -71,7 +71,7 @@ TEST_CASE("a snapshot of another run is refused by the names of both") {
   INFO(refused.err);
   CHECK(refused.exit_code == 2);
   CHECK(ended_with(refused,
-                   fmt::format("is of the run {}, not of {}", one.filename().string(), two.filename().string())));
+                   fmt::format("is that of run {}, not of {}", one.filename().string(), two.filename().string())));
 }
 
 TEST_CASE("a step that is snapshotted twice counts once against keep_snapshots") {
@@ -125,8 +125,8 @@ TEST_CASE("a job whose ledger is cut off ends with a snapshot and all records in
   const Ended ended = job.wait(pid);
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
-  CHECK(ended_with(ended,
-                   fmt::format("the run directory {} is damaged: somebody else has changed the ledger", run.string())));
+  CHECK(ended_with(
+      ended, fmt::format("the run directory {} is damaged: another program has changed the ledger", run.string())));
   const std::string rescued = run.string() + "-rescued";
   const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume", rescued, "--set", "app.step_ms=0"});
   INFO(resumed.err);

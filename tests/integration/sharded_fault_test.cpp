@@ -500,8 +500,8 @@ TEST_CASE("weights that are imported after the start are refused, and a job that
   const Ended ended = job.run(command);
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
-  CHECK(
-      has(ended.err, "sharded_worker: refused: " + file.string() + " comes too late: import it before Session::start"));
+  CHECK(has(ended.err,
+            "sharded_worker: refused: " + file.string() + " was called too late: import before Session::start"));
   CHECK(job.ledger("restart").front().at("step") == 0);
   CHECK(last_state(job) == well_behaved());
 }
@@ -577,7 +577,7 @@ TEST_CASE("a damaged snapshot of a sharded job is named, and the one before is t
   const Ended ended = resume(job, kTightSample);
   check_undisturbed(job, ended);
   CHECK(has(ended.err, "step-00000008.snapshot is damaged: its checksum does not match"));
-  CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older one; going back"));
+  CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older snapshot; going back"));
   CHECK(ended.summary.at("resumed_from") == 4);
 }
 
@@ -627,7 +627,7 @@ TEST_CASE("a model whose parameters were added in another order goes on from a s
   go_on({}, 4);
   CHECK(last_state(job) == well_behaved());
   for (const auto& one : {std::pair{"velocity", "it is of another model: it has no velocity of its parameters"},
-                          std::pair{"weights", "two arrays of a sharded model are called weights"},
+                          std::pair{"weights", "two arrays of a sharded model have the name weights"},
                           std::pair{"exp avg", "the state \"exp avg\" needs a name of letters"}}) {
     std::vector<std::string> words =
         job_that("", "", 2, {fmt::format("app.state=\"{}\"", one.first), "run.max_steps=16"});
@@ -657,7 +657,7 @@ TEST_CASE("a snapshot of another model or run is refused by its name, and the ri
     CHECK(ended.exit_code != 0);
     CHECK(has(ended.err, "step-00000008.snapshot: it is of another model: "));
     CHECK(has(ended.err, other.said));
-    CHECK(has(ended.err, "build the model that wrote it, or begin a new run"));
+    CHECK(has(ended.err, "build the model that wrote it, or start a new run"));
     CHECK(read_all(newest) == own);
   }
   JobRunner stranger;

@@ -77,7 +77,7 @@ TEST_CASE("a snapshot that is cut short, lacks a part or is gone is named, and t
     REQUIRE(ended.exit_code == 0);
     CHECK(ended.summary.at("resumed_from") == 4);
     CHECK(has(ended.err, std::string(kNewest) + " " + damage.said));
-    CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older one; going back"));
+    CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older snapshot; going back"));
   }
   fs::remove(job.latest() / kNewest);
   const Ended ended = resume(job, kTightSample);
@@ -136,7 +136,7 @@ TEST_CASE("weights of a file that is not there, lacks a tensor, is damaged or of
        {Case{"", "cannot read " + file.string() + ": No such file or directory; check the path"},
         Case{safetensors(fewer),
              file.string() +
-                 " has no tensor layer.2.weights; it needs one for each parameter of the model, by its name"},
+                 " has no tensor layer.2.weights; it needs one per parameter of the model, with the same name"},
         Case{whole.substr(0, whole.size() - 5), file.string() + " is no .safetensors file that can be read: it is cut"},
         Case{with("I64", "2,3", 48),
              "layer.1.weights is i64[2,3], the model has f32[3000]; f32, bf16 and f16 are read, convert it"},

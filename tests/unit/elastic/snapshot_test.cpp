@@ -122,8 +122,8 @@ TEST_CASE("a snapshot of a newer release is called that, not damaged, and what i
   const auto newer = read_snapshot(folder.write("s", bytes), [](std::istream&, const SnapshotHeader&) {});
   REQUIRE_FALSE(newer.has_value());
   CHECK(newer.error().exit_code() == ExitCode::kUsage);
-  CHECK(newer.error().message().find("is of a newer release: its format version is 6, this release reads 1 to 5; "
-                                     "resume with that release, or remove it to resume from an older one") !=
+  CHECK(newer.error().message().find("its format version is 6, this release reads 1 to 5; "
+                                     "resume with that release, or remove it to resume from an older snapshot") !=
         std::string::npos);
   bytes = of_format('\x05');
   bytes[8] = '\x06';
