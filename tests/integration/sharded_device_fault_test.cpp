@@ -225,10 +225,9 @@ TEST_CASE("a rank that does not update, or whose shard on a device changes by it
     const char* said;
   };
   on_devices([](const ShardedMachine& machine) {
-    for (const Kind& kind :
-         {Kind{"skip_update", "step 6 was committed and this rank has not applied it"},
-          Kind{"flip", "of weights that this rank owns has changed since step 6 began"},
-          Kind{"flip_after_update", "of weights that this rank owns has changed since step 7 began"}}) {
+    for (const Kind& kind : {Kind{"skip_update", "step 6 was committed but this rank has not applied it"},
+                             Kind{"flip", "of weights of this rank has changed since step 6 began"},
+                             Kind{"flip_after_update", "of weights of this rank has changed since step 7 began"}}) {
       CAPTURE(kind.how);
       JobRunner job;
       std::vector<std::string> command = job_that(kind.how, "", 2, machine.sets);

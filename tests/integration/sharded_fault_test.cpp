@@ -341,9 +341,9 @@ TEST_CASE("a rank that commits and does not update, or whose shard changes by it
     const char* how;
     const char* said;
   };
-  for (const Kind kind : {Kind{"skip_update", "step 6 was committed and this rank has not applied it"},
-                          Kind{"flip", "of weights that this rank owns has changed since step 6 began"},
-                          Kind{"flip_after_update", "of weights that this rank owns has changed since step 7 began"}}) {
+  for (const Kind kind : {Kind{"skip_update", "step 6 was committed but this rank has not applied it"},
+                          Kind{"flip", "of weights of this rank has changed since step 6 began"},
+                          Kind{"flip_after_update", "of weights of this rank has changed since step 7 began"}}) {
     for (const int workers : {1, 2}) {
       CAPTURE(kind.how);
       CAPTURE(workers);

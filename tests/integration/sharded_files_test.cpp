@@ -137,11 +137,11 @@ TEST_CASE("weights of a file that is not there, lacks a tensor, is damaged or of
         Case{safetensors(fewer),
              file.string() +
                  " has no tensor layer.2.weights; it needs one per parameter of the model, with the same name"},
-        Case{whole.substr(0, whole.size() - 5), file.string() + " is no .safetensors file that can be read: it is cut"},
+        Case{whole.substr(0, whole.size() - 5), file.string() + " as a .safetensors file: it is cut"},
         Case{with("I64", "2,3", 48),
-             "layer.1.weights is i64[2,3], the model has f32[3000]; f32, bf16 and f16 are read, convert it"},
+             "layer.1.weights is i64[2,3], the model has f32[3000]; supported are f32, bf16 and f16: convert it"},
         Case{with("F8_E4M3", "3000", 3000),
-             "layer.1.weights is F8_E4M3[3000], the model has f32[3000]; f32, bf16 and f16 are read, convert it"},
+             "layer.1.weights is F8_E4M3[3000], the model has f32[3000]; supported are f32, bf16 and f16: convert it"},
         Case{with("BF16", "2,3", 12), "layer.1.weights is bf16[2,3], the model has f32[3000]\n"}}) {
     CAPTURE(one.said);
     const std::string said = refusal_of(one.bytes);

@@ -160,8 +160,8 @@ TEST_CASE("what is no trace, or not the one that was asked for, is refused in wo
   std::string later = text;
   later.replace(later.find("pliant.trace/1"), 14, "pliant.trace/9");
   CHECK(says(refusal(folder, {"trace", folder.write("later.json", later).string()}), "pliant.trace/9"));
-  CHECK(says(refusal(folder, {"trace", folder.write("other.json", "{\"a\": 1}").string()}), "is no trace"));
-  CHECK(says(refusal(folder, {"trace", folder.write("words.txt", "not at all").string()}), "is no trace"));
+  CHECK(says(refusal(folder, {"trace", folder.write("other.json", "{\"a\": 1}").string()}), "is not a trace"));
+  CHECK(says(refusal(folder, {"trace", folder.write("words.txt", "not at all").string()}), "is not a trace"));
   TraceFile plain = two_ranks().trace;
   plain.model.reset();
   plain.coordinator.clear();
@@ -396,5 +396,5 @@ TEST_CASE("a trace whose actions name no parameter is refused in words by whoeve
   REQUIRE(at != std::string::npos);
   text.replace(at, action.size(), R"({"do":"release"},{"do":"release"})");
   const std::string said = refusal(folder, {"trace", folder.write("foreign.json", text).string()});
-  CHECK(says(said, "its action \"release\" names no parameter"));
+  CHECK(says(said, "its action \"release\" does not name a parameter"));
 }

@@ -126,7 +126,8 @@ ChunkId ShardArray::chunk_at(int32_t slot) const {
 
 detail::MemoryHandle ShardArray::handle() const {
   if (!place_.can_pass) {
-    throw Error(Status::kUnimplemented, "no process can map what this one owns: the device has no memory for that");
+    throw Error(Status::kUnimplemented,
+                "other processes cannot map the shards of this one: the device has no memory for that");
   }
   return {place_.accelerator, place_.device, memory_.pointer()};
 }
@@ -217,8 +218,8 @@ void ShardMemory::require_unchanged(size_t array, std::span<const OwnedRun> runs
 
 void ShardMemory::throw_changed(size_t array, int32_t slot) const {
   throw Error(Status::kDataLoss,
-              fmt::format("chunk {} of {} that this rank owns has changed since step {} began, and nothing updated it: "
-                          "the program wrote it from elsewhere, or memory of this machine fails",
+              fmt::format("chunk {} of {} of this rank has changed since step {} began without an update: the program "
+                          "overwrote it, or memory of this machine is faulty",
                           static_cast<int32_t>(arrays_[array]->chunk_at(slot)), names_[array], step()));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using sharded::says;
 
-constexpr const char* kDiffer = "rank 1 entered mlp.up (forward) as visit 3, rank 0 had not come so far";
+constexpr const char* kDiffer = "rank 1 entered mlp.up (forward) as visit 3, rank 0 had made fewer visits";
 
 /// Two ranks compute step 1.
 void let_compute(PlayedJob& job) {
@@ -85,7 +85,7 @@ TEST_CASE("votes of ranks that counted other visits commit nothing, whether thei
     CAPTURE(is_seen);
     PlayedJob job(2, 0);
     let_compute(job);
-    if (is_seen) job.parted = "rank 0 visited nothing more, rank 1 began an evaluation";
+    if (is_seen) job.parted = "rank 0 made no more visits, rank 1 began an evaluation";
     let_vote(job, {{17, 4}, {17, 5}});
     CHECK(job.group.committed() == 1);
     const std::string reason = reason_of(job);

@@ -355,7 +355,7 @@ TEST_CASE("zero3 that is not strict breaks a rule where a module is entered with
   };
   const std::string words = thrown_in(nested, "");
   CHECK(says(words, "coordinator 'zero3' broke a rule: leaving policy forward"));
-  CHECK(says(words, "[coordinator.zero3] strict = true may mend that"));
+  CHECK(says(words, "[coordinator.zero3] strict = true may fix that"));
   CHECK(thrown_in(nested, "[coordinator.zero3]\nstrict = true") == "nothing was thrown");
 }
 
@@ -431,7 +431,7 @@ TEST_CASE("a pass is repeated without rows only, and not before there was one") 
     CHECK(runtime.can_repeat_pass(1));
     CHECK_FALSE(runtime.can_repeat_pass(2));
     CHECK(thrown_by([&] { runtime.repeat_pass(std::span(&own[1], 1)); }) ==
-          "a pass over 2 rows from 2 on cannot repeat another: it has what to compute with");
+          "a pass over 2 rows from 2 on cannot repeat another pass, because it has rows of its own");
     for (size_t i = 1; i < own.size(); ++i) plain_pass(runtime, of, own[i]);  // it has changed nothing
     CHECK(runtime.finish_gradient(0.125).finite);
     runtime.leave_group();

@@ -60,7 +60,7 @@ TEST_CASE("a visit of an order that is new waits by demand") {
   CHECK(wait.call == entered);
   CHECK(wait.microseconds == doctest::Approx(3100));
   CHECK(sentence_of(made.trace, 0, wait) ==
-        "layers.1 began 3.1 ms late: gathered by demand: no trace of this order yet");
+        "layers.1 began 3.1 ms late: gathered on demand: no trace of this order yet");
 }
 
 TEST_CASE("a pass that goes another way than those before says where it left them") {
@@ -73,7 +73,7 @@ TEST_CASE("a pass that goes another way than those before says where it left the
   const CausedWait wait = only_wait(made);
   CHECK(wait.cause == WaitCause::kLeftTrace);
   CHECK(sentence_of(made.trace, 0, wait) ==
-        "layers.1 (backward) began 0.40 ms late: gathered by demand: the pass left its trace at layers.2");
+        "layers.1 (backward) began 0.40 ms late: gathered on demand: the pass left its trace at layers.2");
 }
 
 TEST_CASE("passes with gradients and the others have traces of their own") {
@@ -97,10 +97,10 @@ TEST_CASE("where the order is known and nothing is gathered ahead, the coordinat
   made.gather(entered, 0, made.now, made.now + 10);
   made.wait(entered, 0, made.now, made.now + 10);
   CHECK(only_wait(made).cause == WaitCause::kOnDemand);
-  CHECK(says(only_wait(made).why, "eager gathers nothing ahead"));
+  CHECK(says(only_wait(made).why, "eager does not prefetch"));
   made.gather(entered, 1, made.now, made.now + 10, true);  // but it does
   CHECK(only_wait(made).cause == WaitCause::kOnDemand);
-  CHECK(says(only_wait(made).why, "though the order was known"));
+  CHECK(says(only_wait(made).why, "although the order was known"));
 }
 
 TEST_CASE("a gather that begins once something is released was kept out by the budget, where it did not fit before") {
@@ -201,7 +201,7 @@ TEST_CASE("what waits for gradients says whose, or which rank was later, and whi
   made.wait(ended, 0, made.now, made.now + 1500, TracedTransfer::Kind::kReduce);
   CHECK(only_wait(made).cause == WaitCause::kGradients);
   CHECK(sentence_of(made.trace, 0, only_wait(made)) ==
-        "the pass ended 1.5 ms late: the gradients of layers.0 were on their way");
+        "the pass ended 1.5 ms late: gradients of layers.0 were being sent");
   TracedRank late = made.rank();
   late.rank = 4;
   late.transfers.back().began += 1200;
