@@ -108,7 +108,7 @@ TEST_CASE("workers go round the devices there are, or all to the one that [accel
     INFO(refused.err);
     CHECK(refused.exit_code == 2);
     CHECK(has(refused.err, "[accelerator] device = 3, but '"));
-    CHECK(has(refused.err, "has the devices 0..2 on this machine"));
+    CHECK(has(refused.err, "has devices 0..2 on this machine"));
   }
 }
 

@@ -332,5 +332,5 @@ TEST_CASE("an audit names the first step and the arrays in which two runs differ
   CHECK(has(nowhere.err, "has no ledger.jsonl; give the directory of a run"));
   const Ended absent = one.run({"audit", "nowhere"});
   CHECK(absent.exit_code == 2);
-  CHECK(has(absent.err, "nowhere is no directory; give the directory of a run, such as pliant-runs/NAME/latest"));
+  CHECK(has(absent.err, "nowhere is not a directory; give the directory of a run, such as pliant-runs/NAME/latest"));
 }

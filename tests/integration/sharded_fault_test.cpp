@@ -393,7 +393,7 @@ TEST_CASE("what is given up between the last commit and its update is made again
     const Ended ended = job.run(job_that("break_write", "", 4, sets));
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
-    CHECK(has(ended.err, "gave up between the commit of step 6, the last, and its update, and was ended"));
+    CHECK(has(ended.err, "gave up between the commit of step 6, the last, and its update, and was killed"));
     CHECK(ended.summary.at("restarts") == 1);
     CHECK(last_state(job) == expected);
   }
@@ -626,7 +626,7 @@ TEST_CASE("a model whose parameters were added in another order goes on from a s
   CHECK(last_state(job) != well_behaved());  // the order of the arrays is another
   go_on({}, 4);
   CHECK(last_state(job) == well_behaved());
-  for (const auto& one : {std::pair{"velocity", "it is of another model: it has no velocity of its parameters"},
+  for (const auto& one : {std::pair{"velocity", "it belongs to another model: it lacks velocity of its parameters"},
                           std::pair{"weights", "two arrays of a sharded model have the name weights"},
                           std::pair{"exp avg", "the state \"exp avg\" needs a name of letters"}}) {
     std::vector<std::string> words =
@@ -651,11 +651,11 @@ TEST_CASE("a snapshot of another model or run is refused by its name, and the ri
   for (const Other& other :
        {Other{{"app.width=2000"}, "its layer.0.weights is f32[3000] instead of f32[2000], its layer.1.weights is "},
         Other{{"app.layers=4"}, "it has no layer.3.weights; "},
-        Other{{"app.layers=2"}, "its layer.2.weights is not in this one; "}}) {
+        Other{{"app.layers=2"}, "its layer.2.weights does not exist in this model; "}}) {
     const Ended ended = resume(job, other.sets);
     INFO(ended.err);
     CHECK(ended.exit_code != 0);
-    CHECK(has(ended.err, "step-00000008.snapshot: it is of another model: "));
+    CHECK(has(ended.err, "step-00000008.snapshot: it belongs to another model: "));
     CHECK(has(ended.err, other.said));
     CHECK(has(ended.err, "build the model that wrote it, or start a new run"));
     CHECK(read_all(newest) == own);

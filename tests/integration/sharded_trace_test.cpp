@@ -238,7 +238,7 @@ TEST_CASE("a trace that cannot be written is refused before a worker starts") {
     CHECK(has(ended.err, words));
     CHECK_FALSE(std::filesystem::exists(job.folder() / "pliant-runs"));
   };
-  refused("no/trace.json", "--trace: cannot write no/trace.json: there is no folder no");
+  refused("no/trace.json", "--trace: cannot write no/trace.json: folder no does not exist");
   refused(".", "--trace: . is a directory; name a file");
   refused("pipe", "--trace: pipe is not a regular file; name a file");
   job.config(toy_config("workers = 1\n"));

@@ -26,7 +26,7 @@ const std::vector<Case>& refused_when_opened() {
   static const std::vector<Case> kCases{
       {"no-symbol", "it lacks the symbol pliant_plugin_entry_v1"},
       {"other-major", "it is built for plugin ABI 7, this host offers 1"},
-      {"too-new", "it needs a host of ABI 1.99 or later, this host offers 1.1; update pliant"},
+      {"too-new", "it needs a host with ABI 1.99 or later, this host offers 1.1; update pliant"},
       {"undefined-symbol", "cannot load it: "},
       {"undefined-symbol", "nobody_defines_this"},
       {"null-record", "its entry returned no record"},
@@ -34,7 +34,7 @@ const std::vector<Case>& refused_when_opened() {
       {"null-vtable", "its vtable is NULL"},
       {"short-vtable", "its vtable is too short: 8 bytes"},
       {"null-slot", "slot 'plan' of its vtable is NULL"},
-      {"wrong-kind", "it is of kind pliant.lr_rule/0, but [elasticity] needs pliant.elasticity_policy/0"},
+      {"wrong-kind", "its kind is pliant.lr_rule/0, but [elasticity] needs pliant.elasticity_policy/0"},
       {"other-revision", "it is built for pliant.elasticity_policy/7, this host offers pliant.elasticity_policy/0"},
       {"null-name", "kind, name, version or summary of its record is NULL"},
       {"another-name", "its file name says 'another-name', but its record says 'somebody-else'"},
@@ -103,7 +103,7 @@ TEST_CASE("a status that the ABI does not have is reported as one") {
   const ScratchFolder folder;
   const Outcome outcome = plan_with(folder, "create-silent");
   CHECK(outcome.exit_code == 3);
-  CHECK(outcome.err.find("failed with status 77 and gave no message (status 77 is none of the ABI's)") !=
+  CHECK(outcome.err.find("failed with status 77 and gave no message (status 77 is not defined by the ABI)") !=
         std::string::npos);
 }
 

@@ -92,7 +92,7 @@ TEST_CASE("import says why a file cannot be written, and leaves nothing behind")
   const Folder folder;
   const Outcome missing = folder.import({"--output", "no/such/pliant.toml"});
   CHECK(missing.exit_code == 2);
-  CHECK(missing.err == "pliant: error: cannot write no/such/pliant.toml: there is no folder no/such\n");
+  CHECK(missing.err == "pliant: error: cannot write no/such/pliant.toml: folder no/such does not exist\n");
   const Outcome directory = folder.import({"--output", ".", "--force"});
   CHECK(directory.exit_code == 2);
   CHECK(contains(directory.err, "pliant: error: . is a directory; name a file"));

@@ -163,7 +163,7 @@ TEST_CASE("the exported arrays are the packs, pieces too, and a folder that is i
   CHECK(shows(again.err, "out is not empty"));
   const Outcome no_folder = folder.pack({"--export", "lengths.txt"});
   CHECK(no_folder.exit_code == 2);
-  CHECK(shows(no_folder.err, "--export: lengths.txt is no folder"));
+  CHECK(shows(no_folder.err, "--export: lengths.txt is not a folder"));
   CHECK(shows(folder.pack({"--export", ""}).err, "--export: the name is empty"));
   CHECK(shows(folder.pack({"--plot", ""}).err, "--plot: the name is empty"));
   CHECK(json::parse(read_all(folder / "out/pack.json")) == packed);

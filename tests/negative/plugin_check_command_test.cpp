@@ -86,8 +86,8 @@ TEST_CASE("plugin check: what is neither a file nor a plugin ends with 3 and the
     const Outcome outcome = check_plugin(folder, {given});
     CHECK(outcome.exit_code == 3);
     CHECK(outcome.out.empty());
-    CHECK(outcome.err == "pliant: error: " + given + ": there is no such file, and no such plugin; did you mean '" +
-                             meant + "'? pliant plugin list shows the installed plugins\n");
+    CHECK(outcome.err == "pliant: error: " + given + ": no such file and no such plugin; did you mean '" + meant +
+                             "'? pliant plugin list shows the installed plugins\n");
   }
 }
 

@@ -63,5 +63,5 @@ TEST_CASE("what is wrong with the data points at the line of the config and at t
   CHECK(has(more, "sequence 1 has 7 loss tokens"));
   CHECK(has(refusal(scratch, "[data]\nlengths = \"b.txt\"\nloss_tokens = \"d.txt\"\n"), "2 lengths but 1 loss token"));
   CHECK(has(refusal(scratch, "[data]\nlengths = \"b.txt\"\nloss_tokens = \"a.txt\"\n"),
-            "a number of loss tokens is a whole number from 0"));
+            "a number of loss tokens must be a whole number from 0"));
 }

@@ -84,5 +84,5 @@ TEST_CASE("a plugin file that cannot be read is refused with the reason of the s
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &none_left) == 0);
   const std::string objection = pliant::plugin::elf_objection(folder.path() / "lr-a.pliant.so");
   ::setrlimit(RLIMIT_NOFILE, &before);
-  CHECK(objection == "it cannot be read: Too many open files");
+  CHECK(objection == "cannot read it: Too many open files");
 }

@@ -425,7 +425,7 @@ TEST_CASE("a pass is repeated without rows only, and not before there was one") 
     REQUIRE(own.size() > 1);
     const RowRange none;
     CHECK(thrown_by([&] { runtime.repeat_pass(std::span(&none, 1)); }) ==
-          "this process has made no pass with gradients yet, or the last one was not over 1 micro-batch; visit the "
+          "this process has made no pass with gradients yet, or its last one was not over 1 micro-batch; visit the "
           "modules");
     plain_pass(runtime, of, own[0]);
     CHECK(runtime.can_repeat_pass(1));

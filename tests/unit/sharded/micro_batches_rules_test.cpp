@@ -76,13 +76,13 @@ TEST_CASE("micro-batches are begun once and in order, all of them, and what is r
                "unvisited was entered backward after 0 forward visits"));
     runtime.enter(of.layer, Direction::kBackward);
     CHECK(says(gradient(of.kLayer),
-               "the gradient of p2 is asked for, and no micro-batch of the 3 of the pass was begun; call "
+               "the gradient of p2 was requested before any of the 3 micro-batches of the pass was begun; call "
                "begin_micro_batch first"));
     CHECK(
         says(begin(1), "micro-batch 1 of layer was begun after 0 of 3; begin each once per backward visit, in order"));
     CHECK(begin(0) == "nothing was thrown");
     CHECK(gradient(of.kLayer) == "nothing was thrown");
-    CHECK(says(gradient(of.kBelow), "the gradient of p7 is asked for outside of its module"));
+    CHECK(says(gradient(of.kBelow), "the gradient of p7 was requested outside its module"));
     CHECK(says(begin(2), "micro-batch 2 of layer was begun after 1 of 3"));
     CHECK(says(begin(0), "micro-batch 0 of layer was begun after 1 of 3"));
     CHECK(says(thrown_by([&] { runtime.leave(of.layer, Direction::kBackward); }),

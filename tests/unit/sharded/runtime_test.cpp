@@ -411,7 +411,7 @@ TEST_CASE("what a program does out of order is refused, by the module or paramet
     CHECK(has(refusal([&] { runtime.end_pass(); }), "embed was entered and not left"));
     runtime.leave(toy.embed, Direction::kForward);
     CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not gathered here"));
-    CHECK(has(refusal([&] { runtime.leave(toy.embed, Direction::kForward); }), "embed is left and was not entered"));
+    CHECK(has(refusal([&] { runtime.leave(toy.embed, Direction::kForward); }), "embed was left but not entered"));
     CHECK(has(refusal([&] { runtime.gradient(1); }), "p1 is frozen"));
     runtime.enter(toy.embed, Direction::kBackward);
     runtime.leave(toy.embed, Direction::kBackward);

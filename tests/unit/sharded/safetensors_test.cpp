@@ -150,7 +150,7 @@ TEST_CASE("bytes of a type that is not known still belong to one tensor each, an
   SafetensorsHeader header{{{"a", std::nullopt, {4}, 0, 4, "F8_E4M3"}}, {}};
   const auto written = encode_safetensors_header(header);
   REQUIRE_FALSE(written.has_value());
-  CHECK(says(written.error().message(), "'a' has elements of type F8_E4M3, which are not written"));
+  CHECK(says(written.error().message(), "'a' has elements of type F8_E4M3, which cannot be written"));
 }
 
 TEST_CASE("names that come twice are refused wherever they stand") {

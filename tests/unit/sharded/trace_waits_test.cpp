@@ -142,7 +142,7 @@ TEST_CASE("a gather that stood behind others names the longest of them") {
   LateGather(made, {gathers(2, true)}, 0, 1600);
   const CausedWait wait = only_wait(made);
   CHECK(wait.cause == WaitCause::kExchangeBusy);
-  CHECK(says(wait.why, "exchange busy for 1.6 ms, the longest with the sum of gradients of layers.1"));
+  CHECK(says(wait.why, "exchange busy for 1.6 ms, longest with the sum of gradients of layers.1"));
 }
 
 TEST_CASE("what stood before a gather matters only where it made most of the wait") {
@@ -173,7 +173,7 @@ TEST_CASE("a rank that comes to a gather later is named") {
   made.wait(entered, 0, 10, 3000);
   made.trace.ranks.insert(made.trace.ranks.begin(), late.rank());
   CHECK(only_wait(made).cause == WaitCause::kOtherRank);
-  CHECK(says(only_wait(made).why, "rank 1 came to the gather 2.5 ms later than this one"));
+  CHECK(says(only_wait(made).why, "rank 1 reached the gather 2.5 ms later than this one"));
 
   const TracedRank kept = made.trace.ranks.front();
   TracedRank& other = made.trace.ranks.front();
@@ -207,7 +207,7 @@ TEST_CASE("what waits for gradients says whose, or which rank was later, and whi
   late.transfers.back().began += 1200;
   made.trace.ranks.insert(made.trace.ranks.begin(), late);
   CHECK(only_wait(made).cause == WaitCause::kOtherRank);
-  CHECK(says(only_wait(made).why, "rank 4 came to the sum of gradients 1.2 ms later"));
+  CHECK(says(only_wait(made).why, "rank 4 reached the sum of gradients 1.2 ms later"));
 }
 
 TEST_CASE("waits of one visit are one, with the cause of the longest, and what took no time is none") {
