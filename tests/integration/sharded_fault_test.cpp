@@ -650,7 +650,7 @@ TEST_CASE("a snapshot of another model or run is refused by its name, and the ri
   };
   for (const Other& other :
        {Other{{"app.width=2000"}, "its layer.0.weights is f32[3000] instead of f32[2000], its layer.1.weights is "},
-        Other{{"app.layers=4"}, "it has no layer.3.weights; "},
+        Other{{"app.layers=4"}, "it lacks layer.3.weights; "},
         Other{{"app.layers=2"}, "its layer.2.weights does not exist in this model; "}}) {
     const Ended ended = resume(job, other.sets);
     INFO(ended.err);
