@@ -67,7 +67,7 @@ TEST_CASE(
     CAPTURE(outcome.err);
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.out.empty());
-    CHECK(has(outcome.err, "pliant.toml:10:24: error: coordinator 'zero3': offload_param_device = \"nvme\" keeps"));
+    CHECK(has(outcome.err, "pliant.toml:10:24: error: coordinator 'zero3': offload_param_device = \"nvme\" needs"));
   }
   CHECK(folder.plan({"--set", "coordinator.zero3.offload_param_device=\"none\""}).exit_code == 0);
 }

@@ -772,8 +772,7 @@ TEST_CASE("a job that is left at a size with another batch says so") {
   const auto verdict = job.run();
   REQUIRE(verdict);
   CHECK(verdict->exit_code == 75);
-  CHECK(verdict->reason.find("answers a global batch of 7 for 1, but a running job keeps its own") !=
-        std::string::npos);
+  CHECK(verdict->reason.find("plans global batch 7 for 1, but a running job keeps its own") != std::string::npos);
 }
 
 TEST_CASE("a stop ends the job after a committed step that a snapshot holds") {

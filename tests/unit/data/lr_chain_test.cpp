@@ -72,7 +72,7 @@ TEST_CASE("a rule that is not valid for the optimizer is refused with its reason
   CHECK(adam.exit_code() == ExitCode::kUsage);
   CHECK(
       contains(adam, "lr 'adascale' is valid for sgd, sgd_momentum, nesterov only, and [lr] optimizer is \"adam\": "));
-  CHECK(contains(adam, "use = \"sqrt\" suits adam"));
+  CHECK(contains(adam, "for adam set use = \"sqrt\""));
   const Error unknown = error_of([] { (void)rate_of("[lr]\nuse = \"adam_sde\"\n"); });
   CHECK(contains(unknown,
                  "lr 'adam_sde' depends on the optimizer: set [lr] optimizer; the rule is valid for adam, adamw only"));

@@ -671,7 +671,7 @@ TEST_CASE("a coordinator that moves shards to or from a tier is refused before a
   CHECK(has(refusal([] {
               check_coordinator(config_with("zero3", true, "[coordinator.zero3]\noffload_param_device = \"nvme\""));
             }),
-            "pliant.toml:9:24: error: coordinator 'zero3': offload_param_device = \"nvme\" keeps shards on a tier"));
+            "pliant.toml:9:24: error: coordinator 'zero3': offload_param_device = \"nvme\" needs a tier"));
 }
 
 TEST_CASE("whole parameters lie where the coordinator places them, and what comes and goes lies elsewhere") {

@@ -224,7 +224,7 @@ TEST_CASE("a trace whose parts do not belong together is refused by the part") {
   says_of([](json& trace) { first_of(trace, "call")["pid"] = 50; }, "process 50 was not named");
   says_of([](json& trace) { first_of(trace, "call").erase("ts"); }, "event 10 of \"traceEvents\": ");
   says_of([](json& trace) { first_of(trace, "call")["ts"] = 1e300; }, "its times are not valid");
-  says_of([](json& trace) { first_of(trace, "call")["args"]["call"] = "jump"; }, "\"jump\" is not known here");
+  says_of([](json& trace) { first_of(trace, "call")["args"]["call"] = "jump"; }, "\"jump\" is unknown");
   says_of([](json& trace) { first_of(trace, "call")["args"]["call"] = "enter"; },
           "it does not name a module of the model");
   says_of([](json& trace) { first_of(trace, "call")["args"]["module"] = 40; },
