@@ -92,8 +92,8 @@ TEST_CASE("devices that others keep for themselves end the job at once, and one 
       CHECK(ended.exit_code == 3);
       CHECK(ended.summary["restarts"] == 0);
       CHECK(has(ended.summary["reason"].get<std::string>(),
-                machine.name == "level_zero" ? "ZE_RESULT_ERROR_NOT_AVAILABLE: somebody else uses it"
-                                             : "the devices are busy or in a mode that keeps this process out"));
+                machine.name == "level_zero" ? "ZE_RESULT_ERROR_NOT_AVAILABLE: another process uses it"
+                                             : "the devices are busy, or their compute mode excludes this process"));
     }
     const On on(with_at_one(machine, {"BUSY", "1"}));
     JobRunner job;
