@@ -20,7 +20,7 @@ std::string logs_of(const JobRunner& job) {
   return all;
 }
 
-constexpr const char* kWithoutKernels = "run on the processors";
+constexpr const char* kWithoutKernels = "run on the CPU";
 
 }  // namespace
 

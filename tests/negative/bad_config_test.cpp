@@ -179,7 +179,7 @@ TEST_CASE("nesting of any kind and depth ends in an error, not in a crash") {
     const Outcome outcome = check(folder, "config_version = 1\n" + text + "\n");
     CAPTURE(outcome.err.substr(0, 200));
     CHECK(outcome.exit_code == 2);
-    CHECK(outcome.err.find("nested more than 64 levels deep") != std::string::npos);
+    CHECK(outcome.err.find("nesting deeper than 64 levels") != std::string::npos);
   }
   const std::string brackets = "[app]\nx = \"" + std::string(1000, '[') + "\" # " + std::string(1000, '.') + "\n";
   CHECK(check(folder, "config_version = 1\n" + brackets).exit_code == 0);

@@ -268,7 +268,7 @@ TEST_CASE(
 }
 
 #ifdef PLIANT_SOFT_CUDA
-TEST_CASE("memory that another part of this process has of CUDA is known, too") {
+TEST_CASE("memory that somebody else in this process has of CUDA is known, too") {
   const Two devices;
   const Accelerator accelerator = test::open(test::machines().front());
   const MemoryCheck check(accelerator, 0);
