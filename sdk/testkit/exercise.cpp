@@ -81,7 +81,7 @@ std::string rows(const Calls<pliant_batch_sampler>& calls) {
     const sdk::Answer past =
         calls.ask(&pliant_batch_sampler::rows, made.row_count, 1, offsets.data(), ids.data(), ids.size());
     if (past.status != PLIANT_OUT_OF_RANGE) {
-      throw std::runtime_error("a row past the last one is not out of range");
+      throw std::runtime_error("a row past the last one is not refused as out of range");
     }
     for (const uint64_t offset : offsets) notes << offset << ' ';
     for (const int64_t id : ids) notes << id << ' ';

@@ -80,7 +80,7 @@ TEST_CASE("a job that is resumed goes on with what its coordinator had learnt, o
     words.emplace_back("--resume");
     const Ended resumed = job.run(words);
     CHECK(passes_anew(resumed) == again.anew);
-    CHECK(has(resumed.err, "coordinator 'remembering' starts without its saved state: ") == (again.anew > 0));
+    CHECK(has(resumed.err, "'remembering' starts without its saved state: ") == (again.anew > 0));
     CHECK(has(resumed.err, again.said));
     CHECK(last_state(job) == expected);
   }
@@ -129,7 +129,7 @@ TEST_CASE("planned goes on with what it has learnt: with ranks that leave or joi
     words.insert(words.end(), {"--resume", "--show-logs"});
     const Ended resumed = job.run(words);
     CHECK(passes_anew(resumed) == again.anew);
-    CHECK(has(resumed.err, "coordinator 'planned' starts without its saved state: ") == (again.anew > 0));
+    CHECK(has(resumed.err, "'planned' starts without its saved state: ") == (again.anew > 0));
     CHECK(last_state(job) == expected);
   }
 }

@@ -54,8 +54,7 @@ void Runtime::restore_coordinator(const std::string& saved) {
   const std::string reason =
       goes_on || saved.empty() ? "the ranks do not all have the same saved state or cannot all use it" : why;
   Log("coordinator")
-      .write(LogLevel::kWarning,
-             fmt::format("coordinator '{}' starts without its saved state: {}", coordinator_.name(), reason));
+      .write(LogLevel::kWarning, fmt::format("'{}' starts without its saved state: {}", coordinator_.name(), reason));
 }
 
 }  // namespace pliant::sharded

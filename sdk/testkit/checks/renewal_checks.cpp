@@ -157,9 +157,10 @@ std::vector<Script> renewal_scripts() {
 
 std::vector<Check> renewal_checks() {
   return {
-      {"renewal.create", "survivors of a killed rank make a new communicator at once, beside the old one", create, 60},
-      {"renewal.shrink", "survivors of a killed rank shrink their communicator, in the old order", shrink, 60},
-      {"renewal.grow", "a communicator grows by a new rank, and the old ones keep their numbers", grow, 60},
+      {"renewal.create", "survivors of a killed rank create a new communicator at once, while the old one exists",
+       create, 60},
+      {"renewal.shrink", "survivors of a killed rank shrink their communicator and keep their order", shrink, 60},
+      {"renewal.grow", "a communicator grows by a new rank, and the old ranks keep their numbers", grow, 60},
   };
 }
 

@@ -243,7 +243,7 @@ TEST_CASE("a sampler that throws, in whichever slot, is named") {
   CHECK(ends_with(broken(throwing), "begin_epoch threw across the border: boom"));
   Scripted late;
   late.slots.drop_reason = [](void*, int32_t) -> const char* { throw 7; };
-  CHECK(ends_with(broken(late), "drop_reason threw across the border: an exception that is no std::exception"));
+  CHECK(ends_with(broken(late), "drop_reason threw across the border: an exception other than std::exception"));
 }
 
 TEST_CASE("a refusal comes through as it is") {

@@ -113,7 +113,7 @@ TEST_CASE("what a slot throws is an answer that says which slot threw what, as f
   CHECK(cut.message.size() == sizeof(pliant_error::message) - 1);
   void* memory = nullptr;
   CHECK_THROWS_WITH_AS(calls.must(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 7, &memory),
-                       "a call threw across the border: an exception that is no std::exception", Failure);
+                       "a call threw across the border: an exception other than std::exception", Failure);
   pliant_error error;
   CHECK(call("device_count", nullptr, error, table.device_count, &count) == PLIANT_INTERNAL);
   CHECK(std::string(error.message) == "device_count threw across the border: boom");

@@ -192,7 +192,7 @@ class CoordinatorRules {
   Wrong taken(const pliant_action& action, const pliant_action* before) {
     if (action.kind == PLIANT_ACTION_DROP_TRACE || action.kind == PLIANT_ACTION_BOUND_WAITS) {
       if (action.parameter == PLIANT_NO_PARAMETER && action.flags == 0) return std::nullopt;
-      return broken(Rule::kForm, "an action that is about no parameter names one, or has flags");
+      return broken(Rule::kForm, "an action without a parameter names one or has flags");
     }
     if (action.kind < PLIANT_ACTION_GATHER || action.kind > PLIANT_ACTION_BOUND_WAITS) {
       return broken(Rule::kForm, "there is no action of kind " + std::to_string(action.kind));
