@@ -107,7 +107,7 @@ void alignment_refused(const Subject& subject) {
   };
   for (const uint64_t alignment : std::initializer_list<uint64_t>{0, 3, 96, 4097, 8192, uint64_t{1} << 63U}) {
     expect(refusal(0, PLIANT_MEMORY_DEVICE, 64, alignment) == PLIANT_INVALID_ARGUMENT,
-           "an alignment that is no power of two up to 4096 is not refused as PLIANT_INVALID_ARGUMENT");
+           "an alignment that is not a power of two up to 4096 is not refused as PLIANT_INVALID_ARGUMENT");
   }
   expect(refusal(accelerator.devices(), PLIANT_MEMORY_DEVICE, 64, 4096) == PLIANT_INVALID_ARGUMENT,
          "alloc_aligned on a device that there is not is not refused as PLIANT_INVALID_ARGUMENT");

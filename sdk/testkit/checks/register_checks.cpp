@@ -127,7 +127,7 @@ void registered_refused(const Subject& subject) {
   const auto refuses = [&](const void* pointer, uint64_t bytes, const std::string& what) {
     const Outcome outcome = registered(accelerator, pointer, bytes);
     expect(outcome.status == PLIANT_INVALID_ARGUMENT && !outcome.message.empty(),
-           "register_host of " + what + " answered " + outcome.text() + ", not PLIANT_INVALID_ARGUMENT in words");
+           "register_host of " + what + " answered " + outcome.text() + ", not PLIANT_INVALID_ARGUMENT with a message");
   };
   refuses(nullptr, 64, "NULL");
   refuses(pages.at(), 0, "0 bytes");

@@ -61,7 +61,7 @@ void survivors_script(const Rank& rank) {
   if (rank.numbers.at(0) == kShrink && !has(rank.accelerator, &Table::comm_shrink)) {
     comm.abort();
     const Comm made(next, id);
-    gather_ranks(next, made, "a communicator that was aborted and made anew without a rank");
+    gather_ranks(next, made, "a communicator that was aborted and created again without a rank");
     return;
   }
   if (rank.numbers.at(0) == kShrink) {
@@ -128,7 +128,7 @@ void grow_script(const Rank& rank) {
   if (!has(rank.accelerator, &Table::comm_grow)) {
     if (old) old->abort();
     const Comm made(rank, rank.id());
-    gather_ranks(rank, made, "a communicator that was aborted and made anew with one more rank");
+    gather_ranks(rank, made, "a communicator that was aborted and created again with one more rank");
     return;
   }
   const pliant_comm_id id = grow_id(rank, old ? &*old : nullptr);

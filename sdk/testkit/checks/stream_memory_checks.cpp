@@ -64,7 +64,7 @@ void usable(const Subject& subject) {
       piece.at = take(accelerator, piece.bytes, stream);
       const auto address = reinterpret_cast<uintptr_t>(piece.at);
       expect(piece.bytes == 0 || (address != 0 && address % 64 == 0),
-             "alloc_async of " + std::to_string(piece.bytes) + " bytes gave an address that is no multiple of 64");
+             "alloc_async of " + std::to_string(piece.bytes) + " bytes gave an address that is not a multiple of 64");
       fill(accelerator, piece.at, static_cast<int32_t>(i) + 1, piece.bytes, stream);
     }
     for (const Piece& piece : pieces) {

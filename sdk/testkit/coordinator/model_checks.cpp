@@ -68,7 +68,7 @@ void module_parameters(const Subject& subject) {
 void dropped_trace(const Subject& subject) {
   for_each_sound(subject, [&](const Training& training, const Performance&) {
     Coordinator coordinator(subject);
-    if (!coordinator.can_drop_trace()) skip("it has no drop_trace: the host gives the model anew");
+    if (!coordinator.can_drop_trace()) skip("it has no drop_trace: the host calls set_model again");
     expect(coordinator.set_model(training.model).ok(), "set_model failed");
     sdk::CoordinatorRules rules(training.model);
     const Performance before = performed_steps(coordinator, rules, training.steps);
