@@ -262,7 +262,7 @@ std::string generations(const Calls<pliant_rendezvous>& calls) {
     made.struct_size = sizeof(made);
     calls.must(&pliant_rendezvous::join, &request, &made);
     notes << made.node_count << ' ' << made.world_size << ' ' << made.master_addr << '\n';
-    if (made.master_port < 1 || made.master_port > 65535) throw std::runtime_error("the master port is no port");
+    if (made.master_port < 1 || made.master_port > 65535) throw std::runtime_error("the master port is not a port");
   }
   int32_t changed = -1;
   calls.must(&pliant_rendezvous::watch, 0, &changed);

@@ -308,8 +308,8 @@ TEST_CASE("costs come from a benchmark of an accelerator") {
     CHECK(says(outcome.err, "--costs: "));
     CHECK(says(outcome.err, words));
   };
-  refused("no json", "is no JSON; it is what `pliant accel bench NAME --json` writes");
-  refused("[1, 2]", "is no benchmark");
+  refused("no json", "is not JSON; give a file written by `pliant accel bench NAME --json`");
+  refused("[1, 2]", "is not a benchmark");
   refused("{\"schema\": \"pliant.plan/1\"}", "is \"pliant.plan/1\", not \"pliant.accel_bench/1\"");
   refused(bench_of(2, "null"), "has no time of all_gather");
   refused(bench_of(2, "[" + reduce + "]"), "has no time of all_gather");

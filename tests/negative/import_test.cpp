@@ -98,7 +98,7 @@ TEST_CASE("import says why a file cannot be written, and leaves nothing behind")
   CHECK(contains(directory.err, "pliant: error: . is a directory; name a file"));
   const Outcome device = folder.import({"--output", "/dev/null", "--force"});
   CHECK(device.exit_code == 2);
-  CHECK(contains(device.err, "/dev/null is no regular file"));
+  CHECK(contains(device.err, "/dev/null is not a regular file"));
   CHECK(fs::is_character_file("/dev/null"));
 }
 

@@ -167,7 +167,7 @@ int64_t micro_batch_at(const DeepSpeedOptions& options, int64_t world_size, int6
   if (micro == 0) {
     throw sdk::IncompatibleWorldSize("at world size " + std::to_string(world_size) + " a rank has " +
                                      std::to_string(batch / world_size) + " of " + std::to_string(batch) +
-                                     " rows, which no micro_batch_sizes divides");
+                                     " rows, which none of micro_batch_sizes divides");
   }
   return micro;
 }

@@ -170,7 +170,7 @@ void counters(const Subject& subject) {
   const int32_t status = table->read(coordinator.self(), &room.counts, &error);
   expect(status == PLIANT_OK, "read answered status " + std::to_string(status) + ": " + error.message);
   expect(room.counts.trace >= PLIANT_TRACE_NONE && room.counts.trace <= PLIANT_TRACE_INVALID,
-         "its trace is " + std::to_string(room.counts.trace) + ", which is no PLIANT_TRACE_...");
+         "its trace is " + std::to_string(room.counts.trace) + ", which is not a PLIANT_TRACE_...");
   expect(room.counts.struct_size == sizeof(pliant_coordinator_counts) && room.behind == kUnwritten,
          "read wrote struct_size, or past what it says");
   room.counts = {8, -1, kUnwritten, 0, 0, 0};

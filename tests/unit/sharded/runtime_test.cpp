@@ -600,7 +600,7 @@ TEST_CASE(
       {"wait-forgotten", "entering layer forward, the module uses p1, which nothing has waited for"},
       {"external-unseen", "entering head forward, the module uses p0, which is not gathered"},
       {"kind-unknown", "the model has no parameter 1000001"},
-      {"place-odd", "it places p1 at byte 8200, which is no multiple of 256"},
+      {"place-odd", "it places p1 at byte 8200, which is not a multiple of 256"},
       {"releases-twice", "at the end of a step, action 0: it releases p0, which is not gathered"},
       {"reduces-twice", "leaving head backward, action 2: it reduces the gradient of p0 for the second time"},
       {"reduces-frozen", "it reduces the gradient of p1, which is frozen"},

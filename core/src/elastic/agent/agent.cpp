@@ -76,7 +76,7 @@ void Agent::State::wait_for_visits() {
 void Agent::State::tend_warden() {
   const Result<bool> replaced = warden.tend();
   if (!replaced && !warden_missing) {
-    event(fmt::format("no warden runs: if this agent dies, its workers stay behind: {}; retrying",
+    event(fmt::format("no warden runs: if this agent dies, worker processes may stay behind: {}; retrying",
                       replaced.error().message()),
           true);
   }

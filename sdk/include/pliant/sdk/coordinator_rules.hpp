@@ -254,7 +254,7 @@ class CoordinatorRules {
   Wrong misplaced(const pliant_action& action) {
     const uint64_t bytes = model_.parameters[action.parameter].bytes;
     const std::string what = "it places " + name(action.parameter) + " at byte " + std::to_string(action.place);
-    if (action.place % 256 != 0) return broken(Rule::kPlace, what + ", which is no multiple of 256");
+    if (action.place % 256 != 0) return broken(Rule::kPlace, what + ", which is not a multiple of 256");
     if (model_.budget > 0 && (action.place > model_.budget || bytes > model_.budget - action.place)) {
       return broken(Rule::kPlace, what + ", past the budget of " + std::to_string(model_.budget));
     }
