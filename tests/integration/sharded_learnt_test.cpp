@@ -91,7 +91,8 @@ TEST_CASE("ranks that have kept different things begin anew together, and so do 
   const Ended ended =
       job.run(disturbed(remembering_job(4, {"coordinator.remembering.differs=true"}), {"leave:rank=2,step=6"}));
   CHECK(passes_anew(ended) == 2);
-  CHECK(has(ended.err, "begins anew: the ranks do not all have the same saved state or cannot all use it"));
+  CHECK(has(ended.err,
+            "starts without its saved state: the ranks do not all have the same saved state or cannot all use it"));
   CHECK(last_state(job) == undisturbed());
   JobRunner calm;
   const std::string untied = "app.untie_after=5";

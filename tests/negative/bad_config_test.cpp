@@ -278,7 +278,7 @@ TEST_CASE(
   refused("[lr]\nuse = 'adam_sde'\n", "pliant.toml:10:7: error: lr 'adam_sde' depends on the optimizer");
   refused("[lr]\nuse = 'sqrt'\nthen = ['momentum']\noptimizer = 'adamw'\n",
           "pliant.toml:12:13: error: lr 'momentum' is valid for sgd_momentum, nesterov only");
-  refused("[lr]\nuse = 'sqrt'\nthen = ['momentum']\n", "pliant.toml:11:9: error: lr 'momentum' must know");
+  refused("[lr]\nuse = 'sqrt'\nthen = ['momentum']\n", "pliant.toml:11:9: error: lr 'momentum' depends on");
   folder.write("pliant.toml", "config_version = 1\n[lr]\nuse = 'sqrt'\nthen = ['momentum']\noptimizer = 'nesterov'\n");
   CHECK(run_pliant(folder, {"config", "check", "pliant.toml"}).exit_code == 0);
   const Outcome set = run_pliant(folder, {"config", "check", "pliant.toml", "--set", "lr.optimizer=lion"});

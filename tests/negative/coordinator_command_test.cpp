@@ -227,7 +227,7 @@ TEST_CASE("coordinators are compared in one table, each with its own options") {
   const Outcome text = simulated(folder, config, {"--compare", "zero3,planned"});
   CHECK(text.exit_code == 0);
   CHECK(says(text.out, "coordinator"));
-  CHECK(says(text.out, "of the larger"));
+  CHECK(says(text.out, "time / bound"));
   CHECK(simulated(folder, config, {"--compare", "zero3,none-such"}).exit_code == 3);
   CHECK(simulated(folder, config, {"--compare", "zero3,"}).exit_code == 2);
 }
@@ -275,11 +275,11 @@ TEST_CASE("options of a simulation that do not go together, or are no sizes, are
   refused({"--plot", "curve.svg"}, "--plot draws time against budget");
   refused({"--plot", "curve.svg", "--budget", "1GiB"}, "give two or more");
   refused({"--lists", "--compare", "planned"}, "--lists shows one simulation only");
-  refused({"--budget", "1XB"}, "--budget '1XB': whole bytes with");
-  refused({"--budget", "0.5"}, "--budget '0.5': whole bytes with");
-  refused({"--latency", "5"}, "--latency '5': a time up to 1000 s with its unit");
+  refused({"--budget", "1XB"}, "--budget '1XB': give whole bytes with");
+  refused({"--budget", "0.5"}, "--budget '0.5': give whole bytes with");
+  refused({"--latency", "5"}, "--latency '5': give a time up to 1000 s with its unit");
   refused({"--bandwidth", "0"}, "--bandwidth '0': give bytes per second above 0");
-  refused({"--flops", "fast"}, "--flops 'fast': a number above 0");
+  refused({"--flops", "fast"}, "--flops 'fast': give a number above 0");
 }
 
 TEST_CASE("costs come from a benchmark of an accelerator") {

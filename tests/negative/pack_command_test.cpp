@@ -209,7 +209,7 @@ TEST_CASE("data that cannot be packed is refused with its place, and nothing is 
   const Outcome zero = folder.pack({"--export", "out"});
   CHECK(zero.exit_code == 2);
   CHECK(shows(zero.err, "pliant.toml:3:11: error: "));
-  CHECK(shows(zero.err, "lengths.txt:2: '0' is no length"));
+  CHECK(shows(zero.err, "lengths.txt:2: '0' is not a length"));
   folder.write("lengths.txt", "5\n11\n");
   const Outcome over = folder.pack({"--export", "out"});
   CHECK(over.exit_code == 2);

@@ -94,7 +94,7 @@ TEST_CASE("plugin new: bad names, unknown kinds and folders that exist end with 
       {{"elasticity", "../up", "--dir", fresh}, "'../up' is not a valid plugin name"},
       {{"elasticity", "", "--dir", fresh}, "'' is not a valid plugin name"},
       {{"smapler", "fine", "--dir", fresh},
-       "no template of the kind 'smapler'; did you mean 'sampler'?; kinds: accelerator, balancer, coordinator, "
+       "no template for the kind 'smapler'; did you mean 'sampler'?; kinds: accelerator, balancer, coordinator, "
        "elasticity, lr, rendezvous, sampler"},
       {{"lr", "fine", "--dir", there}, there + " exists already; name another folder with --dir"},
   };

@@ -299,7 +299,8 @@ TEST_CASE("stage 3 alone is enough to carry, and of two names for one option the
   const ImportedConfig imported = import_deepspeed(
       R"({"zero_optimization": {"stage": 3.0, "prefetch_bucket_size": 1, "stage3_prefetch_bucket_size": 2}})");
   CHECK(contains(imported.toml, "\nprefetch_bucket_size = 2 "));
-  CHECK(contains(reason(imported, "zero_optimization.prefetch_bucket_size"), "stage3_prefetch_bucket_size counts"));
+  CHECK(contains(reason(imported, "zero_optimization.prefetch_bucket_size"),
+                 "stage3_prefetch_bucket_size, its other name, is used"));
 }
 
 TEST_CASE("with stage 3 bf16 is what parameters are computed in") {

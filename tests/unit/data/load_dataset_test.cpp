@@ -55,7 +55,7 @@ TEST_CASE("what is wrong with the data points at the line of the config and at t
   CHECK(has(refusal(scratch, ""), "[data] lengths is missing; set it"));
   const std::string wrong = refusal(scratch, "[data]\nlengths = \"a.txt\"\n");
   CHECK(has(wrong, "pliant.toml:3:11: error:"));
-  CHECK(has(wrong, "a.txt:2: '-6' is no length"));
+  CHECK(has(wrong, "a.txt:2: '-6' is not a length"));
   CHECK(has(refusal(scratch, "[data]\nlengths = \"none.npy\"\n"), "cannot read"));
   CHECK(has(refusal(scratch, "[data]\nlengths = \"empty.txt\"\n"), "the data set is empty"));
   const std::string more = refusal(scratch, "[data]\nlengths = \"b.txt\"\nloss_tokens = \"c.txt\"\n");

@@ -101,7 +101,7 @@ TEST_CASE_FIXTURE(Files, "a numpy array that is wrong is refused by name") {
   CHECK(mentions(refusal_of(write("j.npy", npy("<f4", "(1,)", bytes_of<float>({INFINITY})))), "value 0 is inf"));
   CHECK(mentions(refusal_of(write("k.npy", npy("<u8", "(1,)", bytes_of<uint64_t>({uint64_t{1} << 63})))), "63 bits"));
   CHECK(mentions(refusal_of(write("l.npy", npy("<i8", "(2,)", bytes_of<int64_t>({5, 0})))),
-                 "sequence 1 has a length of 0; a length is"));
+                 "sequence 1 has a length of 0; a length must be"));
   CHECK(mentions(refusal_of(write("m.npy", npy("<i8", "(1,)", bytes_of<int64_t>({-3})))),
                  "sequence 0 has a length of -3"));
 }
@@ -169,7 +169,7 @@ TEST_CASE_FIXTURE(Files, "an index that is wrong is refused by name") {
   CHECK(mentions(refusal_of(write("f.idx", swapped)), "byte-swapped"));
   std::string huge = good;
   huge[25] = '\x7f';
-  CHECK(mentions(refusal_of(write("g.idx", huge)), "are not what"));
+  CHECK(mentions(refusal_of(write("g.idx", huge)), "do not match"));
   CHECK(mentions(refusal_of(write("h.idx", index_of({12, -7}))), "sequence 1 has a length of -7"));
   const auto metric = write("i.idx", index_of({1, 1}));
   CHECK(mentions(refusal_of(metric), "i.bin"));

@@ -70,7 +70,7 @@ TEST_CASE("a snapshot is given to its owner and to nobody else") {
   REQUIRE_FALSE(other_run.has_value());
   REQUIRE_FALSE(other_data.has_value());
   CHECK(other_run.error().exit_code() == ExitCode::kUsage);
-  CHECK(other_run.error().message().find("is of the run run-1, not of run-2") != std::string::npos);
+  CHECK(other_run.error().message().find("is that of run run-1, not of run-2") != std::string::npos);
   CHECK(other_data.error().message().find("fingerprint 00ff instead of 0100") != std::string::npos);
   CHECK_FALSE(seen);
 }

@@ -57,7 +57,7 @@ TEST_CASE("text that is no map of owners is data loss, and the message says what
            {"pliant-ownership 1 epoch 0 ranks 1 chunks 3 runs 0:0 3:0", "a run of 0 chunks"},
            {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 3:0 3:1", "hold 6 of 3"},
            {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 1:0 1:1", "hold 2 of 3"},
-           {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 1:0 2:0", "are one"},
+           {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 1:0 2:0", "two adjacent runs have the same owner"},
        }) {
     const auto& text = damaged.first;
     const auto& reason = damaged.second;

@@ -408,7 +408,7 @@ TEST_CASE("what a program does out of order is refused, by the module or paramet
     CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not gathered here"));
     runtime.enter(toy.embed, Direction::kForward);
     CHECK(has(refusal([&] { runtime.leave(toy.head, Direction::kForward); }), "embed (forward) is the last"));
-    CHECK(has(refusal([&] { runtime.end_pass(); }), "embed was entered and not left"));
+    CHECK(has(refusal([&] { runtime.end_pass(); }), "embed was entered but not left"));
     runtime.leave(toy.embed, Direction::kForward);
     CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not gathered here"));
     CHECK(has(refusal([&] { runtime.leave(toy.embed, Direction::kForward); }), "embed was left but not entered"));

@@ -199,7 +199,7 @@ TEST_CASE("what is not a trace is refused, and what is one of another version by
   CHECK(says(refusal_of_trace("{\"schema\":\"pliant.run/1\",\"steps\":3}").message(),
              "\"schema\" is not pliant.trace/1"));
   CHECK(says(refusal_of_trace("{\"schema\":\"pliant.trace/1\"}").message(), "it has no \"traceEvents\""));
-  CHECK(says(refusal_of_trace(std::string(100000, '[')).message(), "it nests too deeplyly"));
+  CHECK(says(refusal_of_trace(std::string(100000, '[')).message(), "it nests too deeply"));
   const Error newer = refusal_of_trace("{\"schema\":\"pliant.trace/2\",\"traceEvents\":[]}");
   CHECK(newer.status() == Status::kUnimplemented);
   CHECK(says(newer.message(), "pliant.trace/2"));
