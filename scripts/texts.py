@@ -23,6 +23,17 @@ REFUSED = [
     (r"\b(?:let|lets|letting) go\b", "release, free, close"),
     (r"\b(?:struck|strikes?)\b", "fails, kills, hits"),
     (r"\bfor so long\b", "for this long"),
+    (r"\bso many\b", "this many"),
+    (r"\b(?:some|no|any)body\b", "name the subject: another process, no rank"),
+    (r"\banew\b", "again, a new one, from the beginning"),
+    (r"\bmend(?:s|ed|ing)?\b", "fix"),
+    (r"\bby way of\b", "through, with"),
+    (r"\bthe other way round\b", "in reverse"),
+    (r"\bfor want of\b", "because of missing, out of"),
+    (r"\b(?:held|hold|holds) (?:\w+ ){0,3}against\b", "check against"),
+    (r"\bof like\b", "similar"),
+    (r"\bthat is no\b", "that is not a, other than"),
+    (r"\bin words\b", "with a message"),
 ]
 
 TOKEN = re.compile(

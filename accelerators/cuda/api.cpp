@@ -33,7 +33,7 @@ std::optional<Api::Refusal> Api::open(const std::string& file) {
     if (version < 13000) copy_batch_12 = reinterpret_cast<Batch12>(batch);
   }
   if (missing.empty()) return std::nullopt;
-  return Refusal{true, file + " is no CUDA runtime that can be used: it lacks " + missing};
+  return Refusal{true, file + " is not a usable CUDA runtime: it lacks " + missing};
 }
 
 }  // namespace pliant::cuda

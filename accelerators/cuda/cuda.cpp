@@ -66,23 +66,21 @@ class CudaAccelerator {
   static void options(sdk::Options<CudaAccelerator>& o) {
     using C = CudaAccelerator;
     o.add("runtime", &C::runtime,
-          "The CUDA runtime: a name that the system's dynamic linker finds, or the absolute path of a file. Empty: "
-          "libcudart.so.13, or libcudart.so.12 where that one is missing or the driver too old for it.");
-    o.add(
-         "collectives", &C::collectives,
-         "auto: NCCL's between ranks that have a device each, the generic ones where two ranks share a device or NCCL "
-         "is missing or too old; the ranks of one machine agree on it when a communicator is made, and where "
-         "WORLD_SIZE is more than LOCAL_WORLD_SIZE it is nccl. nccl: NCCL's, or no communicator where it is "
-         "missing or too old. generic: between processes of one machine, from device to device where that can be, else "
-         "through pinned memory.")
+          "The CUDA runtime: a library name for the dynamic linker, or the absolute path of a file. Empty = "
+          "libcudart.so.13, or libcudart.so.12 if that one is missing or the driver is too old for it.");
+    o.add("collectives", &C::collectives,
+          "auto = NCCL if each rank has its own device, generic collectives if two ranks share a device or NCCL is "
+          "missing or too old; the ranks of a machine agree on it when a communicator is created, and with WORLD_SIZE "
+          "above LOCAL_WORLD_SIZE it is nccl. nccl = NCCL; creating a communicator fails if it is missing or too old. "
+          "generic = between processes of one machine, from device to device if possible, else through pinned memory.")
         .choices({"auto", "nccl", "generic"});
-    o.add("nccl", &C::nccl, "NCCL: a name that the system's dynamic linker finds, or the absolute path of a file.");
-    o.add("memory_bytes", &C::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
+    o.add("nccl", &C::nccl, "NCCL: a library name for the dynamic linker, or the absolute path of a file.");
+    o.add("memory_bytes", &C::memory_bytes, "Memory of each device that one process may allocate; 0 = all of it.")
         .unit("bytes")
         .at_least(0);
     o.add("staging_bytes", &C::staging_bytes,
-          "Pinned memory of each stream that needs some: for reductions and casts of device memory together with plain "
-          "memory, and for all of them where no kernels can be launched.")
+          "Pinned memory per stream that needs it: for reductions and casts that mix device memory and plain memory, "
+          "and for all of them if kernels cannot be launched.")
         .unit("bytes")
         .range(devices::kLeastStagingBytes, int64_t{1} << 30);
   }
@@ -236,7 +234,7 @@ class CudaAccelerator {
     cuda::NcclId made{};
     if (const cuda::NcclResult result = nccl_.unique_id(&made); result != cuda::kNcclSuccess) {
       throw sdk::Failure(PLIANT_INTERNAL, std::string("ncclGetUniqueId: ") + nccl_.error_string(result) +
-                                              "; NCCL_DEBUG=WARN makes it say more");
+                                              "; set NCCL_DEBUG=WARN to see more");
     }
     pliant_comm_id id{};
     static_assert(sizeof(id.bytes) == sizeof(made.bytes));
@@ -320,8 +318,8 @@ class CudaAccelerator {
         [this] {
           std::call_once(no_windows_told_, [this] {
             host_.warning(
-                "NCCL makes no windows between these devices: collectives are staged and computed as before; "
-                "NCCL_DEBUG=INFO makes it say why");
+                "NCCL creates no windows between these devices: collectives are staged as without windows; set "
+                "NCCL_DEBUG=INFO to see why");
           });
         },
         stream);
@@ -344,7 +342,7 @@ class CudaAccelerator {
     const std::string& why = library.why_none(entry(stream.device().index));
     if (why.empty()) return &library;
     std::call_once(told_, [&] {
-      host_.warning("reductions and casts of device memory run on the processors, by way of pinned memory: " + why);
+      host_.warning("reductions and casts of device memory run on the CPU, through pinned memory: " + why);
     });
     return nullptr;
   }
@@ -402,4 +400,4 @@ class CudaAccelerator {
 
 }  // namespace
 
-PLIANT_ACCELERATOR(CudaAccelerator, "cuda", "0.1.0", "NVIDIA's GPUs by way of CUDA")
+PLIANT_ACCELERATOR(CudaAccelerator, "cuda", "0.1.0", "NVIDIA GPUs with CUDA")

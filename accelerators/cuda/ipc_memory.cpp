@@ -23,8 +23,7 @@ void close_handle(const DeviceEntry& device, void* pointer) {
 
 Failure gone(pid_t pid) {
   return {PLIANT_FAILED_PRECONDITION, "process " + std::to_string(pid) +
-                                          " has freed the memory of this handle, or has ended; export what is there "
-                                          "now"};
+                                          " has freed the memory of this handle, or has ended; export current memory"};
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ KernelLibrary::~KernelLibrary() {
 std::string KernelLibrary::load(const DevicePtr& device) {
   const Api& api = device->api;
   if (kernel_image() == nullptr) return "the plugin was built without nvcc, and has no kernels";
-  if (!api.launches_kernels()) return "this CUDA runtime lacks cudaLibraryLoadData or its companions";
+  if (!api.launches_kernels()) return "this CUDA runtime lacks cudaLibraryLoadData or related functions";
   device_ = device;
   const OnDevice here(api, device->index);
   try {

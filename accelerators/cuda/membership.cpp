@@ -66,7 +66,7 @@ Failure Membership::failure_of(NcclResult result) {
   const std::string where = "the communicator of rank " + std::to_string(rank_) + " has failed: NCCL: " + text;
   if (result == kNcclRemoteError || result == kNcclSystemError) return {PLIANT_PEER_LOST, where};
   if (result == kNcclInvalidArgument || result == kNcclInvalidUsage) return {PLIANT_INVALID_ARGUMENT, where};
-  return {PLIANT_INTERNAL, where + "; NCCL_DEBUG=WARN makes it say more"};
+  return {PLIANT_INTERNAL, where + "; set NCCL_DEBUG=WARN to see more"};
 }
 
 bool Membership::is_in_progress(NcclResult result, std::unique_lock<std::mutex>& lock) {
@@ -180,8 +180,7 @@ void Membership::wait_ready(int32_t timeout_ms) {
 
 uint64_t Membership::take_ticket() {
   const std::lock_guard lock(mutex_);
-  if (retired_)
-    throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has grown to another, which takes the calls");
+  if (retired_) throw Failure(PLIANT_FAILED_PRECONDITION, "this communicator has grown to another one; use that");
   return tickets_++;
 }
 

@@ -18,8 +18,9 @@ constexpr auto kPollQuiet = std::chrono::milliseconds(1);
 NcclResult Membership::shrink(std::vector<int> without, NcclComm* made, NcclConfig* config) {
   const std::unique_lock lock(calling_);
   if (handle_ == nullptr) {
-    throw Failure(PLIANT_FAILED_PRECONDITION,
-                  "a communicator that not all ranks had joined cannot shrink; make a new one of those that are left");
+    throw Failure(
+        PLIANT_FAILED_PRECONDITION,
+        "a communicator that not all ranks had joined cannot shrink; create a new one with the remaining ranks");
   }
   NcclResult state = kNcclInProgress;  // until all that ran has ended
   while (nccl_.async_error(handle_, &state) == kNcclSuccess && state == kNcclInProgress) {
@@ -33,7 +34,7 @@ void Membership::retire() {
   if (failure_ || state_ != State::kReady) {
     throw Failure(PLIANT_FAILED_PRECONDITION,
                   std::string("a communicator that ") + (failure_ ? "has failed" : "not all ranks have joined") +
-                      " cannot grow; make a new one" + (failure_ ? ": " + std::string(failure_->what()) : ""));
+                      " cannot grow; create a new one" + (failure_ ? ": " + std::string(failure_->what()) : ""));
   }
   retired_ = true;
 }
@@ -41,7 +42,7 @@ void Membership::retire() {
 NcclId Membership::make_grow_id() {
   const std::unique_lock lock(calling_);
   if (handle_ == nullptr || revoked_) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, "a communicator that has failed cannot grow; make a new one");
+    throw Failure(PLIANT_FAILED_PRECONDITION, "a communicator that has failed cannot grow; create a new one");
   }
   NcclId made{};
   if (const NcclResult result = nccl_.grow_id(handle_, &made); result != kNcclSuccess) throw failure_of(result);

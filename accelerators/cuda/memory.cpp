@@ -31,7 +31,7 @@ void* alloc_window(const Api& api, const NcclApi& nccl, uint64_t bytes) {
   if (nccl.mem_alloc(&made, bytes) == kNcclSuccess) return made;
   static_cast<void>(api.cudaGetLastError());
   // It does not tell want of memory from other failures of CUDA.
-  throw Failure(PLIANT_RESOURCE_EXHAUSTED, "ncclMemAlloc failed; NCCL_DEBUG=WARN makes it say why");
+  throw Failure(PLIANT_RESOURCE_EXHAUSTED, "ncclMemAlloc failed; set NCCL_DEBUG=WARN to see why");
 }
 
 void* alloc_now(const DeviceEntry& device, const NcclApi& nccl, sdk::Memory memory, uint64_t bytes) {
@@ -153,9 +153,8 @@ void CudaMemory::register_host(const std::vector<DevicePtr>& devices, void* poin
   const bool all_can =
       std::all_of(devices.begin(), devices.end(), [](const DevicePtr& one) { return one->registers_memory; });
   if (devices.empty() || !all_can) {
-    throw Failure(PLIANT_UNIMPLEMENTED, devices.empty()
-                                            ? "there is no device"
-                                            : "a device does not reach memory of the program where it lies");
+    throw Failure(PLIANT_UNIMPLEMENTED,
+                  devices.empty() ? "there is no device" : "a device cannot access memory of the program directly");
   }
   const DevicePtr& any = devices.front();
   devices::Block block{.bytes = bytes, .memory = sdk::Memory::kPinned, .origin = devices::Origin::kRegistered};
@@ -207,7 +206,7 @@ std::optional<sdk::PointerInfo> CudaMemory::pointer_info(const std::vector<Devic
 
 cudaMemPool_t CudaMemory::pool_of(const DevicePtr& device) {
   if (!device->has_pools) {
-    throw Failure(PLIANT_UNIMPLEMENTED, "device '" + device->name + "' has no memory in stream order")
+    throw Failure(PLIANT_UNIMPLEMENTED, "device '" + device->name + "' has no stream-ordered memory")
         .about_device(device->index);
   }
   const std::lock_guard lock(mutex_);
@@ -255,8 +254,7 @@ void* CudaMemory::alloc_async(const DevicePtr& device, uint64_t bytes, Stream& s
 
 void CudaMemory::free_async(void* pointer, Stream& stream) {
   const bool was_there = book_.take(pointer, devices::Origin::kPooled).has_value();
-  sdk::require(was_there,
-               "the pointer is none that alloc_async gave, or was given back before; what alloc gave goes to free");
+  sdk::require(was_there, "the pointer is not from alloc_async, or was freed before; memory of alloc goes to free");
   Stream::Turn(stream).on_device([pointer](const Api& api, cudaStream_t handle) {
     check(api, api.cudaFreeAsync(pointer, handle), "cudaFreeAsync");
   });

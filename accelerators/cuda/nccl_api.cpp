@@ -46,7 +46,7 @@ std::string NcclApi::open(const std::string& file) {
   find(recv, "ncclRecv");
   find(group_start, "ncclGroupStart");
   find(group_end, "ncclGroupEnd");
-  if (!missing.empty()) return file + " is no NCCL that can be used: it lacks " + missing;
+  if (!missing.empty()) return file + " is not a usable NCCL: it lacks " + missing;
   find(revoke, "ncclCommRevoke");
   find(shrink, "ncclCommShrink");
   if (revoke == nullptr || shrink == nullptr) {

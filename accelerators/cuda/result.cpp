@@ -13,12 +13,10 @@ struct Word {
 };
 
 // Errors that stay with the process: every later call gives them, too.
-constexpr const char* kLost =
-    "the device is lost to this process; end the process and look at the kernel's log (dmesg)";
+constexpr const char* kLost = "the device is lost to this process; end the process and check the kernel log (dmesg)";
 constexpr const char* kFault =
-    "work on the device went wrong, and the device is lost to this process; end the process, and look for a kernel or "
-    "a "
-    "copy that leaves its memory (compute-sanitizer finds it)";
+    "work on the device failed, and the device is lost to this process; end the process, and look for a kernel or copy "
+    "that exceeds its memory (compute-sanitizer finds it)";
 
 constexpr std::array kWords{
     Word{cudaErrorNotReady, PLIANT_FAILED_PRECONDITION, "it has not happened yet"},
@@ -27,19 +25,19 @@ constexpr std::array kWords{
     Word{cudaErrorNoDevice, PLIANT_FAILED_PRECONDITION, "the driver sees no device"},
     Word{cudaErrorInsufficientDriver, PLIANT_FAILED_PRECONDITION, "the driver is older than the CUDA runtime"},
     Word{cudaErrorDevicesUnavailable, PLIANT_FAILED_PRECONDITION,
-         "the devices are busy or in a mode that keeps this process out (nvidia-smi shows the compute mode)"},
+         "the devices are busy, or their compute mode excludes this process (nvidia-smi shows it)"},
     Word{cudaErrorInitializationError, PLIANT_FAILED_PRECONDITION,
-         "the driver could not be started; a process that was forked after CUDA was used cannot use it"},
-    Word{cudaErrorNotSupported, PLIANT_UNIMPLEMENTED, "the device or the driver does not know it"},
+         "cannot initialise the driver; a process that was forked after CUDA was used cannot use CUDA"},
+    Word{cudaErrorNotSupported, PLIANT_UNIMPLEMENTED, "the device or the driver does not support it"},
     Word{cudaErrorPeerAccessUnsupported, PLIANT_UNIMPLEMENTED,
-         "one of the two devices cannot reach memory of the other"},
-    Word{cudaErrorTooManyPeers, PLIANT_RESOURCE_EXHAUSTED, "the device reaches memory of too many others already"},
+         "one of the two devices cannot access memory of the other"},
+    Word{cudaErrorTooManyPeers, PLIANT_RESOURCE_EXHAUSTED, "the device already accesses memory of too many others"},
     Word{cudaErrorMapBufferObjectFailed, PLIANT_FAILED_PRECONDITION,
          "memory or an event of another process could not be mapped"},
     Word{cudaErrorNoKernelImageForDevice, PLIANT_UNIMPLEMENTED, "there are no kernels for this device"},
     Word{cudaErrorUnsupportedPtxVersion, PLIANT_UNIMPLEMENTED, "the driver is too old for the kernels"},
     Word{cudaErrorHostMemoryAlreadyRegistered, PLIANT_UNIMPLEMENTED, "a page of this memory is pinned already"},
-    Word{cudaErrorInvalidValue, PLIANT_INTERNAL, "CUDA refuses an argument"},
+    Word{cudaErrorInvalidValue, PLIANT_INTERNAL, "CUDA rejects an argument"},
     Word{cudaErrorInvalidResourceHandle, PLIANT_INTERNAL, "a stream or an event is not valid"},
     Word{cudaErrorECCUncorrectable, PLIANT_FAILED_PRECONDITION, kLost},
     Word{cudaErrorNvlinkUncorrectable, PLIANT_FAILED_PRECONDITION, kLost},

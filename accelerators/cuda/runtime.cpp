@@ -94,8 +94,7 @@ Runtime::Found Runtime::try_file(const std::string& file) {
     }
     if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0)) {
       static_cast<void>(api.cudaGetLastError());
-      return none(
-          "the CUDA driver sees no device; is there one (nvidia-smi -L), and does CUDA_VISIBLE_DEVICES name it?");
+      return none("the CUDA driver finds no device; check nvidia-smi -L and CUDA_VISIBLE_DEVICES");
     }
     check(api, counted, "cudaGetDeviceCount");
     for (int index = 0; index < count; ++index) add_device(api, index);

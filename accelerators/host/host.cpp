@@ -22,23 +22,22 @@ class HostAccelerator : public pliant::accelerator::Device {
 
   static void options(pliant::sdk::Options<HostAccelerator>& o) {
     o.add("memory_bytes", &HostAccelerator::memory_bytes,
-          "Memory that one process may allocate; 0 is all of the machine's.")
+          "Memory that one process may allocate; 0 = all of the machine's.")
         .unit("bytes")
         .at_least(0);
     o.add("chunk_bytes", &HostAccelerator::chunk_bytes,
-          "Piece in which collectives move; a communicator takes 6 such pieces of shared memory for each of its ranks.")
+          "Piece size of collectives; a communicator uses 6 such pieces of shared memory per rank.")
         .unit("bytes")
         .range(4096, 64 * 1024 * 1024);
     o.add("transport", &HostAccelerator::transport,
-          "How ranks reach each other: \"shared_memory\" within one machine, \"gloo\" over TCP, also between machines.")
+          "Transport between ranks: \"shared_memory\" within one machine; \"gloo\" over TCP, also between machines.")
         .choices({"shared_memory", "gloo"});
     o.add("interface", &HostAccelerator::interface,
-          "Network interface that reaches the other machines, or its address: \"eth0\", \"10.0.0.3\". Only with "
-          "transport = \"gloo\", which needs it.");
+          "Network interface to the other machines, or its address: \"eth0\", \"10.0.0.3\". Required with transport = "
+          "\"gloo\", not allowed otherwise.");
     o.add("peer_timeout_seconds", &HostAccelerator::peer_timeout_seconds,
-          "With transport = \"gloo\", a rank that is silent for so long is lost; 0 is never. Every rank tells every "
-          "other "
-          "four times in that time that it is alive.")
+          "With transport = \"gloo\", a rank that is silent for this long counts as lost; 0 = never. Each rank sends "
+          "every other rank four signs of life in that time.")
         .unit("s")
         .range(0, 86400);
   }
@@ -59,7 +58,7 @@ class HostAccelerator : public pliant::accelerator::Device {
     } else {
       pliant::sdk::require(
           interface.empty(),
-          "interface = \"" + interface + "\" is for transport = \"gloo\" only; set that, or leave it out",
+          "interface = \"" + interface + "\" is allowed only with transport = \"gloo\"; set that, or remove the option",
           "interface transport");
     }
     configure(std::move(settings));

@@ -11,7 +11,7 @@ std::string Api::open(const std::string& loader) {
   void* library = ::dlopen(loader.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     const char* why = ::dlerror();
-    return "the loader of Level Zero cannot be opened (" + std::string(why == nullptr ? loader : why) +
+    return "cannot open the loader of Level Zero (" + std::string(why == nullptr ? loader : why) +
            "); install it (Debian, Ubuntu: libze1) or name its file in the option loader";
   }
   std::string missing;
@@ -30,7 +30,7 @@ std::string Api::open(const std::string& loader) {
   find_newer("zeDriverGetExtensionFunctionAddress", zeDriverGetExtensionFunctionAddress);
   find_newer("zelLoaderTranslateHandle", zelLoaderTranslateHandle);
   if (missing.empty()) return "";
-  return loader + " is no loader of Level Zero: it lacks " + missing;
+  return loader + " is not a loader of Level Zero: it lacks " + missing;
 }
 
 }  // namespace pliant::level_zero

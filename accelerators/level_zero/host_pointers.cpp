@@ -36,7 +36,7 @@ void HostPointers::pin(void* pointer, uint64_t bytes) const {
     const bool is_known = base_of_(driver_, static_cast<char*>(pointer) + offset, &base) == ZE_RESULT_SUCCESS;
     if (is_known && base != nullptr) {
       throw sdk::Failure(PLIANT_UNIMPLEMENTED,
-                         "the driver has pinned a part of this memory already, for somebody else in this process");
+                         "the driver has already pinned a part of this memory for another part of this process");
     }
   }
   check(import_(driver_, pointer, bytes), "zexDriverImportExternalPointer");

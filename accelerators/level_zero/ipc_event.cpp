@@ -64,8 +64,8 @@ std::shared_ptr<IpcEvent> IpcEvent::open(const DeviceEntry& entry, const pliant_
   auto page = label.event.open(inside[0].get(), watch);
   if (label.device_list != entry.device_list) {
     throw Failure(PLIANT_FAILED_PRECONDITION,
-                  "the process that made the event sees other devices than this one, and Level Zero passes events on "
-                  "between equal lists only; give both the same ZE_AFFINITY_MASK");
+                  "the process that created the event sees other devices than this one, and Level Zero shares events "
+                  "only between processes with the same devices; set the same ZE_AFFINITY_MASK for both");
   }
   std::shared_ptr<IpcEvent> made(new IpcEvent(entry, std::move(page), watch));
   if (label.has_descriptor != 0) {

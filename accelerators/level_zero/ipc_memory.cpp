@@ -136,18 +136,18 @@ void IpcMemory::retire(const void* pointer) {
 void* IpcMemory::import_memory(const DeviceEntry& entry, int32_t device, const pliant_ipc_handle& handle) {
   Label label{};
   std::memcpy(&label, handle.bytes, sizeof(label));
-  sdk::require(label.magic == kIpcMemoryMagic, "the handle is none of level_zero, or was damaged on its way");
+  sdk::require(label.magic == kIpcMemoryMagic, "the handle is not from level_zero, or was damaged");
   sdk::require(label.pid_namespace == pid_namespace(), "the handle is of another machine or pid namespace");
   if (label.pid == static_cast<uint64_t>(::getpid())) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");
+    throw Failure(PLIANT_FAILED_PRECONDITION, "the memory belongs to this process; use the pointer from alloc");
   }
   sdk::require(label.has_descriptor == 0 || ::fcntl(handle.descriptor, F_GETFD) >= 0,
                "the handle came without its descriptor; pass it as SCM_RIGHTS");
   const Nonce nonce{label.nonce[0], label.nonce[1]};
   if (!is_there(Sign(nonce))) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, "process " + std::to_string(label.pid) +
-                                                  " has freed the memory of this handle, or has ended; export what is "
-                                                  "there now");
+    throw Failure(PLIANT_FAILED_PRECONDITION,
+                  "process " + std::to_string(label.pid) +
+                      " has freed the memory of this handle, or has ended; export current memory");
   }
   const std::lock_guard lock(mutex_);
   for (auto& [pointer, one] : imported_) {

@@ -45,7 +45,7 @@ std::string told_by(const Api& api, ze_module_build_log_handle_t log) {
 struct KernelLibrary::Argument {
   template <class T>
   explicit Argument(T one) : bytes(sizeof(one)) {
-    static_assert(sizeof(one) <= sizeof(value), "larger than any argument of ours");
+    static_assert(sizeof(one) <= sizeof(value), "larger than any argument of the kernels");
     std::memcpy(value.data(), &one, sizeof(one));
     if constexpr (std::is_pointer_v<T>) is_null = one == nullptr;
   }
@@ -73,10 +73,11 @@ std::string KernelLibrary::build(Part part, ze_module_handle_t& out) {
   if (doubles && !device_.has_doubles) return "the device has no 64-bit floats";
   if (((doubles ? device_.double_flags : device_.float_flags) & kExact) != kExact) {
     return std::string("the device's ") + (doubles ? "64" : "32") +
-           "-bit floats lack rounding to the nearest, subnormal numbers, infinity or NaN, and would give other bits";
+           "-bit floats lack rounding to nearest, subnormal numbers, infinity or NaN, so results would have other bits";
   }
   if (part == Part::kUpdates && (device_.float_flags & ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT) == 0) {
-    return "the device does not round quotients and roots of 32-bit floats to the nearest, and would give other bits";
+    return "the device does not round quotients and roots of 32-bit floats to nearest, so results would have other "
+           "bits";
   }
   const Context& context = *device_.context;
   ze_module_desc_t wanted{};

@@ -20,7 +20,7 @@ constexpr size_t kMost = 4;
 constexpr char kWord = 'L';
 
 [[noreturn]] void refused() {
-  throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no socket for an event between processes: ") +
+  throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("cannot create a socket for an event between processes: ") +
                                                std::strerror(errno) + "; close some or raise ulimit -n");
 }
 }  // namespace

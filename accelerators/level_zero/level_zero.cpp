@@ -60,13 +60,13 @@ class LevelZeroAccelerator {
   static void options(sdk::Options<LevelZeroAccelerator>& o) {
     using L = LevelZeroAccelerator;
     o.add("loader", &L::loader,
-          "The loader of Level Zero: a name that the system's dynamic linker finds, or the absolute path of a file.");
-    o.add("memory_bytes", &L::memory_bytes, "Memory of each device that one process may allocate; 0 is all of it.")
+          "The loader of Level Zero: a library name for the dynamic linker, or the absolute path of a file.");
+    o.add("memory_bytes", &L::memory_bytes, "Memory of each device that one process may allocate; 0 = all of it.")
         .unit("bytes")
         .at_least(0);
     o.add("staging_bytes", &L::staging_bytes,
-          "Pinned memory of each stream that needs some: for copies between device and pageable memory, for reductions "
-          "of more than 16 sources, and for reductions and casts that the processors compute.")
+          "Pinned memory per stream that needs it: for copies between device and pageable memory, reductions of more "
+          "than 16 sources, and reductions and casts on the CPU.")
         .unit("bytes")
         .range(devices::kLeastStagingBytes, int64_t{1} << 30);
   }
@@ -135,7 +135,7 @@ class LevelZeroAccelerator {
     const level_zero::DeviceEntry& one = entry(device);
     if (!one.has_event_ipc) {
       throw sdk::Failure(PLIANT_UNIMPLEMENTED,
-                         "the driver of this device does not pass events between processes; create the event without "
+                         "the driver of this device cannot share events between processes; create the event without "
                          "PLIANT_EVENT_EXPORTED")
           .about_device(device);
     }
@@ -223,10 +223,9 @@ class LevelZeroAccelerator {
     std::call_once(kernels.told[static_cast<size_t>(part)], [&] {
       const bool doubles = part == level_zero::KernelLibrary::Part::kDoubles;
       const bool updates = part == level_zero::KernelLibrary::Part::kUpdates;
-      host_.warning("device " + std::to_string(index) + ": " +
-                    (updates ? "updates of AdamW in " : "reductions and casts of ") +
-                    (doubles ? "64-bit floats in " : "") +
-                    "device memory run on the processors, by way of pinned memory: " + why);
+      host_.warning(
+          "device " + std::to_string(index) + ": " + (updates ? "updates of AdamW in " : "reductions and casts of ") +
+          (doubles ? "64-bit floats in " : "") + "device memory run on the CPU, through pinned memory: " + why);
     });
     return nullptr;
   }
@@ -258,4 +257,4 @@ class LevelZeroAccelerator {
 
 }  // namespace
 
-PLIANT_ACCELERATOR(LevelZeroAccelerator, "level_zero", "0.1.0", "GPUs by way of oneAPI Level Zero")
+PLIANT_ACCELERATOR(LevelZeroAccelerator, "level_zero", "0.1.0", "GPUs with oneAPI Level Zero")

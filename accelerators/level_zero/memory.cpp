@@ -122,10 +122,9 @@ void UsmMemory::register_host(const std::vector<DeviceEntry>& devices, void* poi
   const bool all_can =
       std::all_of(contexts.begin(), contexts.end(), [](const auto& one) { return one->host_pointers.are_there(); });
   if (contexts.empty() || !all_can) {
-    throw sdk::Failure(PLIANT_UNIMPLEMENTED, contexts.empty()
-                                                 ? "there is no device"
-                                                 : "the driver pins no memory of the program: it lacks "
-                                                   "zexDriverImportExternalPointer and what belongs to it");
+    throw sdk::Failure(PLIANT_UNIMPLEMENTED, contexts.empty() ? "there is no device"
+                                                              : "the driver cannot pin memory of the program: it lacks "
+                                                                "zexDriverImportExternalPointer and related functions");
   }
   devices::Block block{.bytes = bytes, .memory = sdk::Memory::kPinned, .origin = devices::Origin::kRegistered};
   block.free = [contexts](void* at) {

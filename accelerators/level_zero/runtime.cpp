@@ -118,7 +118,7 @@ std::string Runtime::find_devices(const std::string& loader) {
   check(api_.zeDriverGet(&count, nullptr), "zeDriverGet");
   std::vector<ze_driver_handle_t> drivers(count);
   if (count != 0) check(api_.zeDriverGet(&count, drivers.data()), "zeDriverGet");
-  std::string why = "no driver of Level Zero knows a GPU here";
+  std::string why = "no Level Zero driver finds a GPU on this machine";
   for (ze_driver_handle_t driver : drivers) {
     ze_api_version_t version = ZE_API_VERSION_1_0;
     check(api_.zeDriverGetApiVersion(driver, &version), "zeDriverGetApiVersion");

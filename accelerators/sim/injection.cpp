@@ -49,7 +49,7 @@ Injection::Running& Injection::running() {
 
 Moment& Injection::here() {
   Moment* const moment = running().moment;
-  if (moment == nullptr) throw sdk::Failure(PLIANT_INTERNAL, "a virtual time was asked for outside of a piece of work");
+  if (moment == nullptr) throw sdk::Failure(PLIANT_INTERNAL, "a virtual time was requested outside a piece of work");
   return *moment;
 }
 
@@ -68,7 +68,7 @@ int64_t Injection::delay_us(uint64_t stream, uint64_t index) const {
 sdk::Failure Injection::loss() const {
   return sdk::Failure(PLIANT_FAILED_PRECONDITION,
                       "the device is lost since its piece of work " + std::to_string(plan_.lose_device_at) +
-                          ", as the simulator was told; only freeing and destroying is possible, end this process")
+                          ", as injected by the simulator; only freeing and destroying is possible, end this process")
       .about_device(0);  // it has no other
 }
 
@@ -84,7 +84,7 @@ void Injection::before_alloc(uint64_t bytes) {
   if (!named && drawn >= plan_.fail_alloc_probability) return;
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED, "out of device memory: allocation " + std::to_string(number) + ", of " +
                                                     std::to_string(bytes) +
-                                                    " bytes, fails because the simulator was told so");
+                                                    " bytes, fails as injected by the simulator");
 }
 
 void Injection::opened(uint64_t stream, sdk::StreamRole role) {

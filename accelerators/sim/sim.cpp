@@ -184,68 +184,68 @@ class SimAccelerator : public Device {
   using Table = pliant::sdk::Options<SimAccelerator>;
 
   static void device_options(Table& o) {
-    o.add("memory_bytes", &S::memory_bytes, "Memory that one process may allocate; 0 is all of the machine's.")
+    o.add("memory_bytes", &S::memory_bytes, "Memory that one process may allocate; 0 = all of the machine's.")
         .unit("bytes")
         .at_least(0);
     o.add("chunk_bytes", &S::chunk_bytes,
-          "Piece in which collectives move; a communicator takes 6 such pieces of shared memory for each of its ranks.")
+          "Piece size of collectives; a communicator uses 6 such pieces of shared memory per rank.")
         .unit("bytes")
         .range(4096, 64 * 1024 * 1024);
-    o.add("collectives", &S::collectives, "false = as a device without collectives of its own.");
-    o.add("host_visible", &S::host_visible, "false = as a device whose memory the processors may not touch.");
-    o.add("exchange", &S::exchange, "false = as a device whose memory other processes cannot map.");
-    o.add("shared_memory", &S::shared_memory, "false = as a device without memory at one address for it and the CPU.");
-    o.add("windows", &S::windows, "false = as a device without memory that communicators know as windows.");
-    o.add("stream_memory", &S::stream_memory, "false = as a device without memory in stream order of its own.");
-    o.add("optimizer", &S::optimizer, "false = as a device without AdamW and squared norms of its own.");
-    o.add("registers", &S::registers, "false = as a device that pins no memory of the program's own.");
-    o.add("spends", &S::spends, "false = as a device whose streams are not busy for as long as they are told.");
-    o.add("aligned", &S::aligned, "false = as a device that aligns no memory to what is asked for.");
+    o.add("collectives", &S::collectives, "false = like a device without native collectives.");
+    o.add("host_visible", &S::host_visible, "false = like a device whose memory the CPU cannot access.");
+    o.add("exchange", &S::exchange, "false = like a device whose memory other processes cannot map.");
+    o.add("shared_memory", &S::shared_memory, "false = like a device without memory shared with the CPU.");
+    o.add("windows", &S::windows, "false = like a device without window memory.");
+    o.add("stream_memory", &S::stream_memory, "false = like a device without native stream-ordered memory.");
+    o.add("optimizer", &S::optimizer, "false = like a device without native AdamW and squared norms.");
+    o.add("registers", &S::registers, "false = like a device that cannot pin memory of the program.");
+    o.add("spends", &S::spends, "false = like a device whose streams cannot be kept busy for a given time.");
+    o.add("aligned", &S::aligned, "false = like a device that cannot align memory on request.");
   }
 
   static void fault_options(Table& o) {
-    o.add("seed", &S::seed, "What all injected faults are drawn from.");
+    o.add("seed", &S::seed, "Seed of all injected faults.");
     o.add("max_delay_us", &S::max_delay_us,
-          "Each piece of work starts late by up to that much; with clock = \"virtual\" by that clock only.")
+          "Most delay before each piece of work starts; with clock = \"virtual\" in virtual time only.")
         .unit("us")
         .range(0, 1000000);
     o.add("reorder", &S::reorder,
-          "Work of different streams runs in a drawn order, one piece at a time; host functions, collectives and what "
-          "only spends time run beside it.");
-    o.add("fail_alloc_at", &S::fail_alloc_at, "Allocations that fail for want of memory, counted from 1.").at_least(1);
-    o.add("fail_alloc_probability", &S::fail_alloc_probability, "How likely each other allocation fails.")
+          "Run work of different streams in random order, one piece at a time; host functions, collectives and pure "
+          "delays run beside it.");
+    o.add("fail_alloc_at", &S::fail_alloc_at, "Numbers of allocations that fail with out of memory, counted from 1.")
+        .at_least(1);
+    o.add("fail_alloc_probability", &S::fail_alloc_probability, "Probability that any other allocation fails.")
         .range(0.0, 1.0);
     o.add("lose_device_at", &S::lose_device_at,
-          "The copy, computation or collective of this instance, counted from 1 as enqueued, at which the device is "
-          "lost: from then on every call is refused (PLIANT_FAILED_PRECONDITION) but those that free and destroy, and "
-          "host functions still run; 0 is never.")
+          "Number of the copy, computation or collective of this instance, counted from 1 as enqueued, at which the "
+          "device is lost: after it every call except freeing and destroying is refused (PLIANT_FAILED_PRECONDITION), "
+          "and host functions still run; 0 = never.")
         .at_least(0);
-    o.add("lost_rank", &S::lost_rank, "Rank that vanishes from its communicator; -1 is none.").at_least(-1);
-    o.add("lost_at", &S::lost_at, "The collective at which it vanishes, counted from 1.").at_least(1);
-    o.add("killed_rank", &S::killed_rank, "Rank whose process ends by SIGKILL; -1 is none.").at_least(-1);
-    o.add("killed_at", &S::killed_at, "The collective at which it is killed, counted from 1.").at_least(1);
+    o.add("lost_rank", &S::lost_rank, "Rank that vanishes from its communicator; -1 = none.").at_least(-1);
+    o.add("lost_at", &S::lost_at, "Collective at which the rank vanishes, counted from 1.").at_least(1);
+    o.add("killed_rank", &S::killed_rank, "Rank whose process is killed by SIGKILL; -1 = none.").at_least(-1);
+    o.add("killed_at", &S::killed_at, "Collective at which the rank is killed, counted from 1.").at_least(1);
     o.add("stopped_rank", &S::stopped_rank,
-          "Rank whose process stops by SIGSTOP until somebody lets it go on; -1 is none.")
+          "Rank whose process is stopped by SIGSTOP until it gets SIGCONT; -1 = none.")
         .at_least(-1);
-    o.add("stopped_at", &S::stopped_at, "The collective at which it stops, counted from 1.").at_least(1);
+    o.add("stopped_at", &S::stopped_at, "Collective at which the rank stops, counted from 1.").at_least(1);
     o.add("slow_rank", &S::slow_rank,
-          "Rank whose copies and computations take longer, from the moment its instance joins a communicator as that "
-          "rank; -1 is none.")
+          "Rank whose copies and computations are slower once its instance has joined a communicator as that rank; -1 "
+          "= none.")
         .at_least(-1);
-    o.add("slow_factor", &S::slow_factor, "How many times as long they take.").range(1.0, 1000.0);
+    o.add("slow_factor", &S::slow_factor, "Factor by which the slow rank's work takes longer.").range(1.0, 1000.0);
   }
 
   static void clock_options(Table& o) {
-    o.add(
-         "clock", &S::clock,
-         "virtual = event_elapsed tells what a cost model says: engines for compute, gather, scatter and the two "
-         "directions of copies each do one thing at a time, side by side; a collective begins when its last rank "
-         "could; time that a stream spends passes by this clock alone. The times depend on the calls alone, not on the "
-         "machine.")
+    o.add("clock", &S::clock,
+          "virtual = event_elapsed returns times of a cost model: engines for compute, gather, scatter and the two "
+          "directions of copies run side by side, each one piece at a time; a collective begins when its last rank is "
+          "ready; time that a stream spends passes on this clock only. The times depend only on the calls, not on the "
+          "machine.")
         .choices({"real", "virtual"});
     o.add("launch_us", &S::launch_us,
-          "Virtual clock: what any copy or computation takes, whatever its size, and memory that is taken in stream "
-          "order where none that was given back serves.")
+          "Virtual clock: fixed time of a copy or computation, regardless of its size, and of a stream-ordered "
+          "allocation that freed memory cannot serve.")
         .unit("us")
         .range(0.0, 1e6);
     const auto rate = [&o](const char* key, double S::*member, const char* doc) {
@@ -254,8 +254,9 @@ class SimAccelerator : public Device {
     rate("to_device_gbps", &S::to_device_gbps, "Virtual clock: speed of copies on streams to the device.");
     rate("to_host_gbps", &S::to_host_gbps, "Virtual clock: speed of copies on streams to the host.");
     rate("memory_gbps", &S::memory_gbps,
-         "Virtual clock: speed at which all other copies and computations read and write, both counted.");
-    o.add("collective_us", &S::collective_us, "Virtual clock: what any collective or message takes, whatever its size.")
+         "Virtual clock: speed of all other copies and computations, counting bytes read and written.");
+    o.add("collective_us", &S::collective_us,
+          "Virtual clock: fixed time of a collective or message, regardless of its size.")
         .unit("us")
         .range(0.0, 1e6);
     rate("collective_gbps", &S::collective_gbps,

@@ -51,7 +51,7 @@ void StreamPool::free(void* pointer, Stream& stream) {
   const std::lock_guard lock(mutex_);
   const auto found = taken_.find(pointer);
   if (found == taken_.end()) {
-    throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "this memory was not taken in stream order, or was given back before");
+    throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "this memory was not allocated in stream order, or was freed before");
   }
   Kept one{pointer, found->second, &stream, nullptr};
   try {

@@ -41,11 +41,11 @@ void add_search_file(CLI::App& command, const std::shared_ptr<Arguments>& given)
 }
 
 void add_import(CLI::App& config, Invocation& invocation) {
-  CLI::App& command = *config.add_subcommand("import", "Turn a DeepSpeed config into a pliant.toml");
+  CLI::App& command = *config.add_subcommand("import", "Convert a DeepSpeed config to a pliant.toml");
   const auto given = std::make_shared<ImportArguments>();
   command.add_option("SOURCE", given->source, "The DeepSpeed config, often ds_config.json")->required();
   command.add_option("-o,--output", given->output, "Write the TOML to this file instead of stdout")->type_name("FILE");
-  command.add_flag("--force", given->force, "Replace the file of --output");
+  command.add_flag("--force", given->force, "Overwrite the file of --output");
   add_json(command, invocation);
   command.footer(example("pliant config import ds_config.json --output pliant.toml"));
   command.callback(
@@ -53,19 +53,19 @@ void add_import(CLI::App& config, Invocation& invocation) {
 }
 
 void add_plugin_check(CLI::App& plugin, Invocation& invocation) {
-  CLI::App& command = *plugin.add_subcommand(
-      "check", "Hold a plugin file to the promises of its kind, each check in a process of its own");
+  CLI::App& command = *plugin.add_subcommand("check", "Run the plugin's conformance checks, each in its own process");
   const auto given = std::make_shared<PluginCheckArguments>();
   command.add_option("FILE", given->file,
-                     "The plugin file, or section/name of an installed one; may be left out with --list");
-  command.add_option("--only", given->only, "The checks whose names match, e.g. memory or 'copy|fill'")
+                     "The plugin file, or section/name of an installed plugin; optional with --list");
+  command.add_option("--only", given->only, "Run only checks whose names match, e.g. memory or 'copy|fill'")
       ->type_name("REGEX");
-  command.add_option("--seed", given->seed, "What contents and moments are drawn from; 1 unless given")->type_name("N");
-  command.add_option("--reproduce", given->reproduce, "One check again, as a failed one printed it")
+  command.add_option("--seed", given->seed, "Seed of the test data and of random timing. Default: 1")->type_name("N");
+  command.add_option("--reproduce", given->reproduce, "Repeat one check with its seed, as a failed check printed it")
       ->type_name("CHECK:SEED");
-  command.add_option("--time-limit", given->time_limit, "Seconds for each check, in place of its own limit")
+  command
+      .add_option("--time-limit", given->time_limit, "Time limit of each check in seconds, instead of the check's own")
       ->type_name("S");
-  command.add_flag("--list", given->list, "Name the checks and what they demand, and end");
+  command.add_flag("--list", given->list, "List the checks and what each one requires, then exit");
   add_json(command, invocation);
   command.footer(
       "Examples:\n  pliant plugin check ./accelerator-mine.pliant.so\n  pliant plugin check accelerator/host --only "
@@ -83,7 +83,7 @@ std::string kinds_text() {
 }
 
 void add_plugin_new(CLI::App& plugin, Invocation& invocation) {
-  CLI::App& command = *plugin.add_subcommand("new", "Write the folder of a new plugin, ready to build");
+  CLI::App& command = *plugin.add_subcommand("new", "Create the folder of a new plugin, ready to build");
   const auto given = std::make_shared<PluginNewArguments>();
   std::vector<std::string> kinds = sections_of_kinds();
   const std::string last = std::move(kinds.back());
@@ -107,11 +107,11 @@ void add_json(CLI::App& command, Invocation& invocation) {
 }
 
 void add_plugin(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("plugin", "List plugins, show one with its options, check one, or begin one");
+  CLI::App& command = *app.add_subcommand("plugin", "List, describe, check or create plugins");
   command.require_subcommand(1);
   command.footer(example("pliant plugin info elasticity/v0.1"));
 
-  CLI::App& list = *command.add_subcommand("list", "List the plugins that are installed");
+  CLI::App& list = *command.add_subcommand("list", "List the installed plugins");
   const auto listed = arguments();
   add_search_file(list, listed);
   add_json(list, invocation);
@@ -120,7 +120,7 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
     invocation.action = [&invocation, listed] { return list_plugins(invocation, listed->file); };
   });
 
-  CLI::App& info = *command.add_subcommand("info", "Show what a plugin is and which options it has");
+  CLI::App& info = *command.add_subcommand("info", "Describe a plugin and its options");
   const auto shown = arguments();
   info.add_option("NAME", shown->name, "section/name, or a name that only one section has")
       ->check(offers_plugins())
@@ -141,17 +141,17 @@ void add_config(CLI::App& app, Invocation& invocation) {
   command.require_subcommand(1);
   command.footer(example("pliant config check pliant.toml"));
 
-  CLI::App& show = *command.add_subcommand("show", "Show the effective config: file, overrides and defaults together");
+  CLI::App& show = *command.add_subcommand("show", "Show the effective config: file, overrides and defaults merged");
   const auto shown = arguments();
   add_file(show, shown);
-  show.add_flag("--origin", shown->origins, "Say for every key who set it");
+  show.add_flag("--origin", shown->origins, "Show where the value of each key comes from");
   add_json(show, invocation);
   show.footer(example("pliant config show pliant.toml --origin --set run.workers=2"));
   show.callback([&invocation, shown] {
     invocation.action = [&invocation, shown] { return show_config(invocation, shown->file, shown->origins); };
   });
 
-  CLI::App& check = *command.add_subcommand("check", "Check a config and the options of the plugins that it names");
+  CLI::App& check = *command.add_subcommand("check", "Check a config and the options of its plugins");
   const auto checked = arguments();
   add_file(check, checked);
   add_json(check, invocation);
@@ -160,7 +160,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
     invocation.action = [&invocation, checked] { return check_config(invocation, checked->file); };
   });
 
-  CLI::App& defaults = *command.add_subcommand("defaults", "Show options with their defaults, ranges and meaning");
+  CLI::App& defaults = *command.add_subcommand("defaults", "Show options with their meaning, range and default");
   const auto wanted = arguments();
   defaults
       .add_option("NAME", wanted->name,

@@ -49,7 +49,7 @@ std::string audit_table(const RunAudit& audit, const std::optional<RunComparison
   for (const std::string& what : audit.not_checked) rows.push_back({"not checked", what});
   for (const AuditDifference& one : audit.differences) {
     rows.push_back({fmt::format("differs at step {}", one.step),
-                    fmt::format("{}: {} is recorded, the plan gives {}", one.field, one.recorded, one.planned)});
+                    fmt::format("{}: recorded {}, planned {}", one.field, one.recorded, one.planned)});
   }
   const auto shown = static_cast<int64_t>(audit.differences.size());
   if (audit.differences_found > shown) rows.push_back({"more differences", grouped(audit.differences_found - shown)});
@@ -118,18 +118,17 @@ void add_audit(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
       app.add_subcommand("audit", "Check what a run committed against its plan, and against another run");
   auto arguments = std::make_shared<AuditArguments>();
-  command->add_option("RUN", arguments->run, "The directory of a run")->required();
+  command->add_option("RUN", arguments->run, "The run directory")->required();
   command
       ->add_option("--against", arguments->against,
-                   "Another run: name the first step, and the arrays, in which the two differ")
+                   "Another run: report the first step, and the arrays, in which the two differ")
       ->type_name("RUN");
   add_json(*command, invocation);
   command->footer(
-      "Replays the ledger: every step has the samples that the plan gave it, each sample is used once, ranks had the\n"
-      "rows and the optimizer the learning rate that the config gives. What cannot be derived again, such as what\n"
-      "follows measured times or gradients, is said to be not checked. Reads only.\n"
-      "Exit code 0: all is as planned and, with --against, the runs are equal in samples, states and losses; 1: "
-      "not.\n\n"
+      "Replays the ledger and checks that every step used the samples of its plan, that each sample was used once, and "
+      "that\nthe rows of the ranks and the learning rate are those of the config. What depends on measured times or "
+      "gradients cannot\nbe derived again and is listed as not checked. Changes no file.\n\nExit code 0: the run "
+      "followed its plan and, with --against, both runs have the same samples, states and losses; else 1.\n\n"
       "Examples:\n"
       "  pliant audit pliant-runs/tinylm/latest\n"
       "  pliant audit pliant-runs/tinylm/latest --against pliant-runs/tinylm/20261124-023000-0123456789ab");

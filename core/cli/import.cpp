@@ -33,11 +33,12 @@ std::string import_json(const ImportedConfig& imported) {
 
 int import_config(const Invocation& invocation, const ImportArguments& arguments) {
   if (!invocation.overrides.sets.empty()) {
-    throw Error(Status::kInvalidArgument,
-                "--set changes a config when it is read; give it to the command that reads the TOML", ExitCode::kUsage);
+    throw Error(Status::kInvalidArgument, "--set has no effect here; give it to the command that reads the TOML",
+                ExitCode::kUsage);
   }
   if (arguments.force && arguments.output.empty()) {
-    throw Error(Status::kInvalidArgument, "--force replaces the file of --output; give one", ExitCode::kUsage);
+    throw Error(Status::kInvalidArgument, "--force overwrites the file of --output; give --output, too",
+                ExitCode::kUsage);
   }
   const std::string text = or_throw(config::read_text(arguments.source));
   const ImportedConfig imported = import_deepspeed(text, arguments.source.string());

@@ -42,13 +42,12 @@ std::vector<std::string> keys_to_set() {
 }
 
 void add_common(CLI::App& app, Invocation& invocation) {
-  app.add_option("--set", invocation.overrides.sets, "Set a key of the config, e.g. run.workers=2; may be given again")
+  app.add_option("--set", invocation.overrides.sets, "Set a key of the config, e.g. run.workers=2; repeatable")
       ->type_name("KEY=VALUE")
       ->check(offers_words(keys_to_set()))
       ->take_all()
       ->expected(1);
-  app.add_option("--plugin-dir", invocation.overrides.plugin_dirs,
-                 "Search this directory for plugins; may be given again")
+  app.add_option("--plugin-dir", invocation.overrides.plugin_dirs, "Search this directory for plugins; repeatable")
       ->type_name("DIR")
       ->take_all()
       ->expected(1);
@@ -58,8 +57,8 @@ void add_common(CLI::App& app, Invocation& invocation) {
   app.add_option_function<std::string>("--color", choose_color, "auto, always or never")
       ->check(one_of({"auto", "always", "never"}))
       ->type_name("WHEN");
-  app.add_flag("-v,--verbose", invocation.verbosity, "Log more; twice for everything");
-  app.add_flag("-q,--quiet", invocation.quiet, "Log errors only, show no progress");
+  app.add_flag("-v,--verbose", invocation.verbosity, "Log more; give it twice to log everything");
+  app.add_flag("-q,--quiet", invocation.quiet, "Log errors only and show no progress");
 }
 
 void declare(CLI::App& app, Invocation& invocation) {
@@ -70,7 +69,7 @@ void declare(CLI::App& app, Invocation& invocation) {
   app.set_version_flag("--version", "pliant " PLIANT_VERSION)->description("Show the version");
   app.footer(
       "Example:\n  pliant plan samples/tinylm/pliant.toml\n\nExit codes: 0 ok, 1 failed, 2 usage or config, 3 plugin, "
-      "75 no valid world size left, 128+n signal n");
+      "75 no valid world size, 128+n signal n");
   add_common(app, invocation);
   add_plan(app, invocation);
   add_pack(app, invocation);
@@ -138,7 +137,7 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error, int ar
   const CLI::App& command = reached(app);
   std::string text = error.what();
   if (&command == &app || !command.get_subcommands(nullptr).empty()) {
-    text = fmt::format("a command is missing: {}", fmt::join(words_near(command, false), ", "));
+    text = fmt::format("a command is missing; commands: {}", fmt::join(words_near(command, false), ", "));
   }
   if (const std::vector<std::string> extra = app.remaining(true); !extra.empty()) {
     const std::string& word = extra.front();
@@ -206,7 +205,7 @@ std::vector<std::string> split_program(int& argc, char** argv) {
 int run(int argc, char** argv) {
   Invocation invocation;
   invocation.program = split_program(argc, argv);
-  CLI::App app("Elastic training: plans batches, runs workers, survives their loss.");
+  CLI::App app("Elastic training: plans batches, runs workers and survives their loss.");
   declare(app, invocation);
   try {
     app.parse(argc, argv);

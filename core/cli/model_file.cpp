@@ -103,8 +103,8 @@ sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& 
     sharded::TraceFile trace = sharded::in_turn(std::move(*read));
     if (trace.model) return trace;
     throw Error(Status::kFailedPrecondition,
-                "it is the trace of a job that is not sharded, in which nothing is gathered; give the job a "
-                "[coordinator], and a program that shards its model");
+                "it is the trace of a job without sharding, which gathers nothing; trace a job that has [coordinator] "
+                "and a program that shards its model");
   } catch (const Error& error) {
     throw refused(error, file + ": ");
   }
@@ -125,7 +125,7 @@ Recording recording_in(const std::string& file, const std::string& words) {
   }
   if (from == nullptr) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("{}{} has no step that was recorded from its begin to its end; record a job that commits "
+                fmt::format("{}{} has no completely recorded step; trace a job until it commits "
                             "one",
                             words, file),
                 ExitCode::kUsage);

@@ -29,7 +29,7 @@ int emit(std::string_view text) {
   if (written == shown.size() && std::fflush(stdout) == 0) return 0;
   const int reason = errno;
   if (reason == EPIPE) return 128 + SIGPIPE;
-  note(fmt::format("pliant: error: the result cannot be written: {}\n", std::generic_category().message(reason)));
+  note(fmt::format("pliant: error: cannot write the result: {}\n", std::generic_category().message(reason)));
   return static_cast<int>(ExitCode::kFailed);
 }
 

@@ -41,22 +41,20 @@ std::string file_of(const Invocation& invocation, const std::string& given) {
   }
   if (given.ends_with(".so")) return given;
   if (near.empty()) near = nearest(given, known);
-  throw Error(
-      Status::kNotFound,
-      fmt::format("{}: there is no such file, and no such plugin; {}pliant plugin list shows those that are found",
-                  given, near.empty() ? "" : fmt::format("did you mean '{}'? ", near.front())),
-      ExitCode::kPlugin);
+  throw Error(Status::kNotFound,
+              fmt::format("{}: no such file and no such plugin; {}pliant plugin list shows the installed plugins",
+                          given, near.empty() ? "" : fmt::format("did you mean '{}'? ", near.front())),
+              ExitCode::kPlugin);
 }
 
 }  // namespace
 
 int check_plugin(const Invocation& invocation, const PluginCheckArguments& arguments) {
   if (elevated()) {
-    throw Error(
-        Status::kFailedPrecondition,
-        "plugin check runs the code of a file that you name; it does not with the rights of somebody else: use a "
-        "pliant that is neither setuid nor setgid",
-        ExitCode::kUsage);
+    throw Error(Status::kFailedPrecondition,
+                "plugin check runs the code of the given file, and refuses to do so with another user's rights: use a "
+                "pliant that is neither setuid nor setgid",
+                ExitCode::kUsage);
   }
   const fs::path program = kit();
   std::vector<std::string> words{"pliant-check", "--as", "pliant plugin check"};
@@ -76,7 +74,7 @@ int check_plugin(const Invocation& invocation, const PluginCheckArguments& argum
   argv.push_back(nullptr);
   ::execv(program.c_str(), argv.data());
   throw Error(Status::kNotFound,
-              fmt::format("{} cannot be run: {}; it comes with the SDK: cmake --install BUILD --component sdk",
+              fmt::format("cannot run {}: {}; it is part of the SDK: cmake --install BUILD --component sdk",
                           program.string(), std::generic_category().message(errno)),
               ExitCode::kFailed);
 }

@@ -37,7 +37,7 @@ fs::path templates() {
   fs::path folder = prefix() / "share" / "pliant" / "template";
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    refuse(fmt::format("{} is not there; the templates come with the SDK: cmake --install BUILD --component sdk",
+    refuse(fmt::format("{} does not exist; the templates are part of the SDK: cmake --install BUILD --component sdk",
                        folder.string()),
            ExitCode::kFailed);
   }
@@ -48,7 +48,7 @@ const plugin::Kind& kind_called(const std::string& section) {
   if (const plugin::Kind* kind = plugin::kind_of(section)) return *kind;
   const std::vector<std::string> kinds = sections_of_kinds();
   const std::vector<std::string> near = nearest(section, kinds);
-  refuse(fmt::format("there is no template of the kind '{}'{}; kinds: {}", section,
+  refuse(fmt::format("no template for the kind '{}'{}; kinds: {}", section,
                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front()), fmt::join(kinds, ", ")));
 }
 
@@ -56,7 +56,7 @@ fs::path template_of(const plugin::Kind& kind) {
   fs::path folder = templates() / kind.section;
   std::error_code error;
   if (fs::is_directory(folder, error)) return folder;
-  refuse(fmt::format("the template {} is not there; install the SDK again", folder.string()), ExitCode::kFailed);
+  refuse(fmt::format("the template {} is missing; install the SDK again", folder.string()), ExitCode::kFailed);
 }
 
 bool is_lower(char c) {
@@ -136,10 +136,10 @@ std::vector<std::string> write_folder(const fs::path& folder, const fs::path& in
                                       const Spelling& to) {
   std::error_code error;
   if (fs::exists(fs::symlink_status(into, error))) {
-    refuse(fmt::format("{} is there already; name another folder with --dir", into.string()));
+    refuse(fmt::format("{} exists already; name another folder with --dir", into.string()));
   }
   if (!fs::create_directory(into, error)) {
-    refuse(fmt::format("{} cannot be made: {}", into.string(), error.message()), ExitCode::kFailed);
+    refuse(fmt::format("cannot create {}: {}", into.string(), error.message()), ExitCode::kFailed);
   }
   std::vector<std::string> written;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -152,7 +152,7 @@ std::vector<std::string> write_folder(const fs::path& folder, const fs::path& in
     out.close();
     if (in && out) continue;
     fs::remove_all(into, error);
-    refuse(fmt::format("{} cannot be written; nothing was left behind", (into / written.back()).string()),
+    refuse(fmt::format("cannot write {}; nothing was left behind", (into / written.back()).string()),
            ExitCode::kFailed);
   }
   std::sort(written.begin(), written.end());
@@ -191,9 +191,9 @@ int new_plugin(const Invocation& invocation, const PluginNewArguments& arguments
   const std::string installed = built ? "PREFIX" : prefix().string();
   const std::string install = built ? fmt::format("  cmake --install {} --prefix PREFIX\n", prefix().string()) : "";
   return emit(
-      fmt::format("{}: {}\nBuild it and hold it to its promises:\n{}  cd {}\n  cmake -S . -B build "
+      fmt::format("{}: {}\nBuild and check it:\n{}  cd {}\n  cmake -S . -B build "
                   "-DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH={}\n  cmake --build build\n  pliant plugin "
-                  "check {}\npliant.toml uses it: path and options are there.\n",
+                  "check {}\npliant.toml there uses the plugin and shows its path and options.\n",
                   into.string(), fmt::join(written, ", "), install, into.string(), installed, file));
 }
 

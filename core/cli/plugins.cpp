@@ -131,7 +131,7 @@ Error no_such_plugin(const std::string& name, const std::vector<plugin::Found>& 
   if (const auto near = nearest(name, words, 3); !near.empty()) {
     text += fmt::format("\n  did you mean '{}'?", fmt::join(near, "' or '"));
   } else if (!known.empty()) {
-    text += fmt::format("\n  there are: {}", fmt::join(known, ", "));
+    text += fmt::format("\n  installed: {}", fmt::join(known, ", "));
   }
   return {Status::kNotFound, text, ExitCode::kPlugin};
 }
@@ -149,7 +149,7 @@ plugin::Found find_plugin(const std::vector<plugin::SearchDir>& dirs, const std:
   if (matches.size() == 1) return matches.front();
   std::vector<std::string> names;
   for (const plugin::Found& match : matches) names.push_back(fmt::format("{}/{}", match.kind->section, match.name));
-  throw Error(Status::kInvalidArgument, fmt::format("'{}' may be {}: write which one", name, fmt::join(names, " or ")),
+  throw Error(Status::kInvalidArgument, fmt::format("'{}' is ambiguous: write {}", name, fmt::join(names, " or ")),
               ExitCode::kUsage);
 }
 
@@ -161,7 +161,9 @@ int list_plugins(const Invocation& invocation, const std::filesystem::path& file
   }
   if (!invocation.json) {
     if (all.empty())
-      complain(invocation, "pliant: no plugins found; --plugin-dir, --config or PLIANT_PLUGIN_PATH name more places");
+      complain(
+          invocation,
+          "pliant: no plugins found; name more places to search with --plugin-dir, --config or PLIANT_PLUGIN_PATH");
     return emit(list_text(all));
   }
   Json json;

@@ -93,7 +93,7 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
 
 void add_run(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
-      app.add_subcommand("run", "Run a job: start its workers and keep it going while they die and join");
+      app.add_subcommand("run", "Run a job: start its workers and keep training when workers die or join");
   auto arguments = std::make_shared<RunArguments>();
   command->add_option(
       "CONFIG", arguments->file,
@@ -112,24 +112,23 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->type_name("WHAT")
       ->take_all()
       ->expected(1);
-  CLI::Option* resume = command
-                            ->add_option("--resume", arguments->resume_dir,
-                                         "Go on with the latest run of this job, or with the one in DIR")
-                            ->type_name("[DIR]")
-                            ->expected(0, 1);
+  CLI::Option* resume =
+      command->add_option("--resume", arguments->resume_dir, "Resume the latest run of this job, or the run in DIR")
+          ->type_name("[DIR]")
+          ->expected(0, 1);
   command
       ->add_option("--log-dir", arguments->log_dir,
-                   "Where runs leave ledger, logs and snapshots; the same as --set run.log_dir=DIR")
+                   "Directory for ledger, logs and snapshots of runs; same as --set run.log_dir=DIR")
       ->type_name("DIR");
   command
       ->add_option("--trace", arguments->trace,
-                   "Write what every rank did, and when, to FILE: visits of modules and what the coordinator answered, "
-                   "transfers, waits and live bytes. ui.perfetto.dev opens it, `pliant trace` reads it")
+                   "Write a trace of all ranks to FILE: visits of modules, actions of the coordinator, transfers, "
+                   "waits and live bytes. Open it in ui.perfetto.dev or read it with `pliant trace`")
       ->type_name("FILE");
-  command->add_flag("--show-logs", arguments->show_logs, "Show what the workers print, with their rank");
+  command->add_flag("--show-logs", arguments->show_logs, "Show the output of the workers, each line with its rank");
   add_json(*command, invocation);
   command->footer(
-      "What follows -- is the program to run and its arguments, instead of [run] command.\n\n"
+      "The program and its arguments after -- replace [run] command.\n\n"
       "Examples:\n"
       "  pliant run samples/tinylm/pliant.toml\n"
       "  pliant run samples/tinylm/pliant.toml --inject kill:rank=2,step=20\n"

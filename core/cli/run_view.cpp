@@ -90,10 +90,10 @@ std::string summary_table(const JobSummary& s) {
   if (s.uses_api && s.steps > 0) {
     add("steps", fmt::format("{} of {}{}", s.steps, s.total_steps,
                              s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
-    if (s.steps_skipped > 0) add("steps without update", fmt::format("{}, not finite", s.steps_skipped));
+    if (s.steps_skipped > 0) add("steps without update", fmt::format("{}; not finite", s.steps_skipped));
     add("global batch", fmt::format("{} rows", s.global_batch));
     add("tokens", fmt::format("{}, {} a second", grouped(s.tokens), grouped(std::llround(s.tokens_per_second))));
-    add("packing efficiency", fmt::format("{:.1f} %; a row for each sequence: {:.1f} %", 100 * s.packing_efficiency,
+    add("packing efficiency", fmt::format("{:.1f} %; with one row per sequence: {:.1f} %", 100 * s.packing_efficiency,
                                           100 * s.efficiency_without_packing));
     add("loss, first ten steps", fmt::format("{:.4f}", s.loss_first));
     add("loss, last ten steps", fmt::format("{:.4f}", s.loss_last));
@@ -111,15 +111,15 @@ std::string summary_table(const JobSummary& s) {
     }
     if (const ShardedMemory& memory = s.sharded_memory; memory.weights > 0) {
       const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-      add("memory of a rank",
-          fmt::format("weights {:.1f} MiB, optimizer {:.1f} MiB, gradients {:.1f} MiB; whole at once {:.1f} MiB",
+      add("memory per rank",
+          fmt::format("weights {:.1f} MiB, optimizer {:.1f} MiB, gradients {:.1f} MiB; peak gathered {:.1f} MiB",
                       mib(memory.weights), mib(memory.state), mib(memory.sums), mib(memory.gathered_most)));
       if (s.passes > 0) {
-        add("passes of a rank",
-            fmt::format("{}, {} in the order recorded before", grouped(s.passes), grouped(s.passes_followed)));
+        add("passes per rank",
+            fmt::format("{}, {} in a recorded order", grouped(s.passes), grouped(s.passes_followed)));
       }
       if (s.gathered > 0) {
-        add("gathers of a rank", fmt::format("{} parameters, {:.1f} MiB", grouped(s.gathered), mib(s.gathered_bytes)));
+        add("gathers per rank", fmt::format("{} parameters, {:.1f} MiB", grouped(s.gathered), mib(s.gathered_bytes)));
       }
       if (s.bytes_moved > 0) {
         add("state moved", fmt::format("{:.1f} MiB to new owners", mib(static_cast<uint64_t>(s.bytes_moved))));

@@ -65,13 +65,15 @@ uint64_t bytes_in(std::string_view flag, const std::string& word) {
                                           {"GB", 1e9},
                                           {"TB", 1e12}});
   const bool is_whole = bytes >= 1 && bytes < 0x1p62 && std::floor(bytes) == bytes;
-  if (!is_whole) refuse_measure(flag, word, "whole bytes with B, KiB, MiB, GiB or MB, GB behind them, e.g. 64MiB,1GiB");
+  if (!is_whole)
+    refuse_measure(flag, word, "give whole bytes with a unit (B, KiB, MiB, GiB, MB or GB), e.g. 64MiB,1GiB");
   return static_cast<uint64_t>(bytes);
 }
 
 uint64_t nanoseconds_in(std::string_view flag, const std::string& word) {
   const double time = measured_in(word, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}});
-  if (!(time >= 0 && time <= 1e12)) refuse_measure(flag, word, "a time up to 1000 s with its unit, e.g. 20us or 1.5ms");
+  if (!(time >= 0 && time <= 1e12))
+    refuse_measure(flag, word, "give a time up to 1000 s with its unit, e.g. 20us or 1.5ms");
   return static_cast<uint64_t>(std::llround(time));
 }
 
@@ -80,13 +82,13 @@ double bytes_per_second_in(std::string_view flag, const std::string& word) {
   if (rate.size() > 2 && rate.substr(rate.size() - 2) == "/s") rate.remove_suffix(2);
   const double bytes = measured_in(
       rate, {{"", 1}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"MiB", kMebi}, {"GiB", kGibi}, {"TiB", kTebi}});
-  if (!(bytes > 0)) refuse_measure(flag, word, "bytes a second above 0, e.g. 25GB/s or 900MB/s");
+  if (!(bytes > 0)) refuse_measure(flag, word, "give bytes per second above 0, e.g. 25GB/s or 900MB/s");
   return bytes;
 }
 
 double number_in(std::string_view flag, const std::string& word) {
   const double number = measured_in(word, {{"", 1}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}});
-  if (!(number > 0)) refuse_measure(flag, word, "a number above 0, with G, T or P behind it or not, e.g. 100T or 1e14");
+  if (!(number > 0)) refuse_measure(flag, word, "give a number above 0, optionally with G, T or P, e.g. 100T or 1e14");
   return number;
 }
 

@@ -109,7 +109,8 @@ std::string Draft::reason_at(const std::string& path, const std::string& inherit
 
 void Draft::account(const std::string& path, const JsonMember& member, const std::string& inherited) {
   if (member.times > 1) {
-    made_.not_carried.push_back({path, fmt::format("given {} times; the last one counts, as in Python", member.times)});
+    made_.not_carried.push_back(
+        {path, fmt::format("given {} times; the last one is used, as in Python", member.times)});
   }
   if (taken_.contains(path)) return;
   const std::string reason = reason_at(path, inherited);
@@ -121,7 +122,7 @@ void Draft::account(const std::string& path, const JsonMember& member, const std
 }
 
 ImportedConfig Draft::finish() && {
-  leave_unknown(root(), known_keys(), "not a key that Pliant knows");
+  leave_unknown(root(), known_keys(), "unknown to Pliant");
   for (const JsonMember& member : root_.members) account(below("", member.key), member, {});
   if (!made_.not_carried.empty()) {
     made_.toml += "\n# Not carried:\n";

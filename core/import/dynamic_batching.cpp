@@ -59,7 +59,7 @@ class Batching {
     const std::optional<int64_t> value = as_int(*from.value);
     if (value && *value >= 0) return value;
     std::vector<std::string> notes;
-    if (from.value->is(Type::kNull)) notes.emplace_back("leave the key out to have its default");
+    if (from.value->is(Type::kNull)) notes.emplace_back("remove the key to use its default");
     draft_.error(from,
                  fmt::format("{} is {}; it must be a whole number of at least 0", from.path, describe(*from.value)),
                  std::move(notes));
@@ -71,7 +71,7 @@ class Batching {
     if (!from) return;
     order_ = as_text(*from.value);
     if (from.value->is(Type::kString) && std::find(kOrders.begin(), kOrders.end(), order_) != kOrders.end()) return;
-    draft_.error(from, fmt::format("{} is {}; allowed are \"dataloader\", \"random\" and \"seqlen\"", from.path,
+    draft_.error(from, fmt::format("{} is {}; allowed: \"dataloader\", \"random\" and \"seqlen\"", from.path,
                                    describe(*from.value)));
   }
 
@@ -81,8 +81,8 @@ class Batching {
     rule_ = as_text(*from.value);
     if (lower(rule_) == "none") rule_ = "none";
     if (rule_ == "linear" || rule_ == "sqrt" || rule_ == "none") return;
-    draft_.error(from, fmt::format("{} is {}; allowed are \"linear\", \"sqrt\" and \"none\", in small letters",
-                                   from.path, describe(*from.value)));
+    draft_.error(from, fmt::format("{} is {}; allowed: \"linear\", \"sqrt\" and \"none\", in lower case", from.path,
+                                   describe(*from.value)));
   }
 
   void carry_count(std::string_view key, std::optional<int64_t> value) {
@@ -100,8 +100,9 @@ class Batching {
     }
     draft_.table({"data"});
     const bool relative = from.value->text.front() != '/';
-    draft_.carry(from, "lengths", Value::of(from.value->text),
-                 relative ? "from this file's folder; DeepSpeed counts from where it is started" : "");
+    draft_.carry(
+        from, "lengths", Value::of(from.value->text),
+        relative ? "relative to this file's folder; DeepSpeed resolves it relative to its working directory" : "");
   }
 
   void write_sampler(std::optional<int64_t> max_tokens, std::optional<int64_t> least, std::optional<int64_t> most) {
@@ -109,12 +110,12 @@ class Batching {
     draft_.comment(
         fmt::format("From {}. Packs are formed as DeepSpeed forms them; a row of the global batch is a pack.", kPath));
     draft_.comment(
-        "strict = true, beside the options below, uses the sequences that DeepSpeed's rule loses at the end of an "
-        "epoch.");
+        "With strict = true, added to the options below, the sequences that DeepSpeed's rule loses at the end of an "
+        "epoch are used, too.");
     if (!has_elasticity_) {
       draft_.comment(
-          "A plan needs an [elasticity] section as well, for the size of the global batch, which DeepSpeed calls "
-          "train_batch_size: `pliant plugin info elasticity/exact` shows what to write.");
+          "A plan also needs an [elasticity] section for the global batch, which DeepSpeed calls train_batch_size: "
+          "`pliant plugin info elasticity/exact` shows its options.");
     }
     draft_.table({"sampler"});
     draft_.carried(block_.at("enabled"), "sampler");
@@ -126,7 +127,7 @@ class Batching {
     if (const Source from = block_.at("sequence_picking_order")) {
       draft_.carry(from, "sequence_picking_order", Value::of(order_));
     }
-    draft_.add("over_long", Value::of(std::string("drop")), "as DeepSpeed; \"error\" stops and names them");
+    draft_.add("over_long", Value::of(std::string("drop")), "as in DeepSpeed; \"error\" stops and names them");
   }
 
   void write_rate() {
@@ -150,11 +151,12 @@ class Batching {
     }
     draft_.comment(
         "base_batch = N, with N the global batch that `pliant plan` shows, gives DeepSpeed's rates: it divides the "
-        "sequences of a batch by the number of packs. Without it, base_lr suits the mean batch of the first epoch.");
+        "sequences of a batch by the number of packs. Without it, base_lr applies to the mean batch of the first "
+        "epoch.");
     if (from) {
       draft_.leave(from.path, has_elasticity_ ? "the plan decides it; for DeepSpeed's rates set lr.base_batch to the "
                                                 "global batch that `pliant plan` shows"
-                                              : "no size yet; set lr.base_batch to the global batch");
+                                              : "not a size; set lr.base_batch to the global batch");
     }
   }
 
@@ -163,19 +165,19 @@ class Batching {
     if (!from) {
       if (order_ != "random") return;
       draft_.table({"run"});
-      return draft_.add("seed", Value::of(kDefaultSeed), "DeepSpeed's seed where data_efficiency.seed is not given");
+      return draft_.add("seed", Value::of(kDefaultSeed), "DeepSpeed's seed if data_efficiency.seed is missing");
     }
     const std::optional<Number> seed =
         from.value->is(Type::kInt) || from.value->is(Type::kBool) ? as_number(*from.value) : std::optional<Number>{};
     if (!seed || seed->fit != Fit::kExact || seed->floor == std::numeric_limits<int64_t>::min()) {
-      return draft_.leave(from.path,
-                          "the order of another seed than a whole number below 2^63 cannot be had; set run.seed");
+      return draft_.leave(from.path, "only whole numbers below 2^63 are supported as seeds; set run.seed");
     }
     draft_.table({"run"});
     draft_.carry(
         from, "seed", Value::of(std::abs(seed->floor)),
         "from " + from.path +
-            (seed->negative ? ", given as " + describe(*from.value) + "; Python shuffles without the sign" : ""));
+            (seed->negative ? ", given as " + describe(*from.value) + "; Python ignores the sign when it shuffles"
+                            : ""));
   }
 
   Draft& draft_;
@@ -203,7 +205,7 @@ bool import_dynamic_batching(Draft& draft, bool has_elasticity) {
   draft.leave_unknown(block,
                       {"enabled", "max_tokens", "min_batch_size", "max_batch_size", "sequence_picking_order",
                        "lr_scaling_method", "metrics_path"},
-                      "neither DeepSpeed nor Pliant knows such a key here");
+                      "unknown to DeepSpeed and Pliant");
   for (const Source& above : {efficiency, efficiency.at("data_sampling")}) {
     draft.leave(above.at("enabled").path, "dynamic_batching.enabled alone decides, as in DeepSpeed");
   }

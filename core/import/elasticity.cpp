@@ -51,8 +51,8 @@ class Block {
       rule_ = "v0.1";
     } else if (!real || *real != 0.2) {
       const bool lower = real && *real <= 0.2;  // DeepSpeed accepts these and then has no solver for them
-      draft_.error(version, fmt::format("{} is {}; allowed are 0.1 and 0.2", version.path, describe(*version.value)),
-                   {}, lower || (real && std::isnan(*real)) ? Status::kNotFound : Status::kInvalidArgument);
+      draft_.error(version, fmt::format("{} is {}; allowed: 0.1 and 0.2", version.path, describe(*version.value)), {},
+                   lower || (real && std::isnan(*real)) ? Status::kNotFound : Status::kInvalidArgument);
     }
   }
 
@@ -67,7 +67,7 @@ class Block {
       if (value.is(Type::kString) && value.text == "auto") {
         notes.emplace_back("\"auto\" is filled in by transformers when training starts; write the number here");
       }
-      if (value.is(Type::kNull)) notes.emplace_back("leave the key out to have its default");
+      if (value.is(Type::kNull)) notes.emplace_back("remove the key to use its default");
       draft_.error(made.from, fmt::format("{} is {}; {}", made.from.path, describe(value), wanted), std::move(notes));
       return made;
     };
@@ -75,8 +75,9 @@ class Block {
     if (!number || number->fit == Fit::kNotFinite) return refuse(wanted);
     if (number->fit == Fit::kTooLarge) {
       if (number->negative) return refuse(wanted);
-      return refuse(value.is(Type::kFloat) ? "a float this large is not exact; write it without exponent and point"
-                                           : kTooLarge);
+      return refuse(value.is(Type::kFloat)
+                        ? "a float this large is inexact; write it without exponent and decimal point"
+                        : kTooLarge);
     }
     if (number->floor < least) return refuse(wanted);
     made.value = number->floor + (number->fit == Fit::kFraction && rounding == Rounding::kUp ? 1 : 0);
@@ -115,15 +116,14 @@ class Block {
         draft_.error(from, fmt::format("{} is {}; {}", from.path, describe(item), kTooLarge));
       } else if (number.floor < 1) {
         draft_.error(from, fmt::format("{} is {}; it must be a whole number of at least 1{}", from.path, describe(item),
-                                       item.is(Type::kFloat) ? ", written without a point" : ""));
+                                       item.is(Type::kFloat) ? ", written without a decimal point" : ""));
         continue;
       }
       if (item.is(Type::kBool)) micro_note_ = "true counts as 1";
       micro_batches_.push_back(number.floor);
     }
     if (!any_integer && !micro_batches_.empty()) {
-      draft_.error(micro_,
-                   fmt::format("{} holds true and no number; it must be a list such as [2, 4, 6]", micro_.path));
+      draft_.error(micro_, fmt::format("{} has true but no number; it must be a list such as [2, 4, 6]", micro_.path));
     }
   }
 
@@ -175,7 +175,7 @@ class Block {
     const Whole& parallel = model_parallel_size_;
     const Whole& node = num_gpus_per_node_;
     if (v01() && (parallel.value > 1 || fractional("model_parallel_size"))) {
-      draft_.error(parallel.from, fmt::format("{} is {}, but must be 1 with version 0.1; version 0.2 knows more",
+      draft_.error(parallel.from, fmt::format("{} is {}, but must be 1 with version 0.1; version 0.2 supports more",
                                               parallel.from.path, describe(*parallel.from.value)));
     }
     if (v01()) return;
@@ -191,11 +191,10 @@ class Block {
   void write() {
     const Source version = block_.at("version");
     draft_.comment("");
-    draft_.comment(
-        fmt::format("DeepSpeed's elasticity rule {}, with its plans.{}", v01() ? "0.1" : "0.2",
-                    v01() ? "" : " It plans for the devices that exist: `pliant plan FILE --world-size N`."));
+    draft_.comment(fmt::format("DeepSpeed's elasticity rule {}, with the same plans.{}", v01() ? "0.1" : "0.2",
+                               v01() ? "" : " It plans for existing devices: `pliant plan FILE --world-size N`."));
     draft_.comment(fmt::format(
-        "strict = true, beside the options below, mends the faults of the rule: `pliant plugin info elasticity/{}`.",
+        "strict = true, added to the options below, fixes the faults of the rule: `pliant plugin info elasticity/{}`.",
         rule_));
     draft_.comment(fmt::format(
         "use = \"exact\" makes every world size valid: call the table of options [elasticity.exact]{}. `pliant "
@@ -207,7 +206,7 @@ class Block {
       draft_.carry(version, "use", Value::of(rule_),
                    version.value->is(Type::kString) ? "given as " + describe(*version.value) : "");
     } else {
-      draft_.add("use", Value::of(rule_), "DeepSpeed's rule where elasticity.version is not given");
+      draft_.add("use", Value::of(rule_), "DeepSpeed's rule if elasticity.version is missing");
     }
     draft_.table({"elasticity", rule_});
     put(max_train_batch_size_);
@@ -263,14 +262,14 @@ bool import_elasticity(Draft& draft) {
   const Source enabled = block.at("enabled");
   if (!enabled || !is_true(*enabled.value)) {
     draft.comment("");
-    draft.comment("No [elasticity]: the source has elasticity.enabled off.");
+    draft.comment("No [elasticity]: elasticity.enabled is off in the source.");
     draft.leave("elasticity", "elasticity.enabled is off");
     return false;
   }
   draft.leave_unknown(block,
                       {"enabled", "max_train_batch_size", "micro_batch_sizes", "min_gpus", "max_gpus", "min_time",
                        "version", "prefer_larger_batch", "model_parallel_size", "num_gpus_per_node"},
-                      "neither DeepSpeed nor Pliant knows such a key here");
+                      "unknown to DeepSpeed and Pliant");
   Block(draft, block).import();
   return true;
 }

@@ -32,17 +32,15 @@ bool is_utf8(std::string_view text) {
 
 std::vector<std::string> advice(const Source& root) {
   if (root.at("max_train_batch_size") || root.at("micro_batch_sizes")) {
-    return {
-        "this looks like the inside of an elasticity block; give it its name: {\"elasticity\": {\"enabled\": true, "
-        "...}}"};
+    return {"this looks like the contents of an elasticity block; wrap it: {\"elasticity\": {\"enabled\": true, ...}}"};
   }
   std::vector<std::string> notes;
   const Source elasticity = root.at("elasticity");
   notes.push_back(elasticity ? "elasticity.enabled is off: set it to true to carry the block"
                              : "there is no elasticity block: {\"elasticity\": {\"enabled\": true, ...}}");
-  notes.emplace_back("nor is data_efficiency.data_sampling.dynamic_batching enabled");
+  notes.emplace_back("data_efficiency.data_sampling.dynamic_batching is not enabled either");
   if (root.at("zero_optimization")) {
-    notes.emplace_back("zero_optimization is carried where its stage is 3");
+    notes.emplace_back("zero_optimization is imported only with stage 3");
   }
   return notes;
 }
@@ -62,7 +60,7 @@ Result<ImportedConfig> imported(const Json& root, std::string_view name, Diagnos
   if (!deepspeed::import_dynamic_batching(draft, elastic)) deepspeed::import_rate(draft, nullptr);
   deepspeed::import_zero(draft);
   if (!diagnostics.failed() && !draft.carried_anything()) {
-    draft.error(draft.root(), "nothing in this file can be carried", advice(draft.root()));
+    draft.error(draft.root(), "nothing in this file can be imported", advice(draft.root()));
   }
   if (diagnostics.failed()) return tl::unexpected<Error>(diagnostics.to_error());
   return std::move(draft).finish();

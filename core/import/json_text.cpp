@@ -73,10 +73,10 @@ class Reader {
     const size_t size = character_size(text_, at_);
     if (size == 0) return object(fmt::format("byte 0x{:02x} is not UTF-8 text", static_cast<unsigned char>(c)));
     std::vector<std::string> notes;
-    if (c == '#' || c == '/') notes.emplace_back("JSON has no comments; take them out, or turn Hjson into JSON first");
-    if (c == '\'') notes.emplace_back("strings stand in double quotes");
-    if (c == '}' || c == ']') notes.emplace_back("no comma may stand before a closing bracket");
-    if (c == 'T' || c == 'F' || c == 'N') notes.emplace_back("JSON writes true, false and null in small letters");
+    if (c == '#' || c == '/') notes.emplace_back("JSON has no comments; remove them, or convert Hjson to JSON first");
+    if (c == '\'') notes.emplace_back("strings need double quotes");
+    if (c == '}' || c == ']') notes.emplace_back("no comma is allowed before a closing bracket");
+    if (c == 'T' || c == 'F' || c == 'N') notes.emplace_back("true, false and null must be in lower case");
     const auto byte = static_cast<unsigned char>(c);
     const std::string found = byte < 0x20 || byte == 0x7f ? fmt::format("control character 0x{:02x}", byte)
                                                           : fmt::format("'{}'", text_.substr(at_, size));
@@ -86,7 +86,7 @@ class Reader {
   std::optional<Json> value(int depth) {
     Json made;
     made.origin = here();
-    if (depth > kDeepest) return object(fmt::format("nested more than {} levels deep", kDeepest));
+    if (depth > kDeepest) return object(fmt::format("nesting deeper than {} levels", kDeepest));
     const size_t from = at_;
     bool good = false;
     switch (peek()) {
@@ -195,7 +195,7 @@ class Reader {
     }
     std::optional<uint32_t> unit = code_unit(at_);
     if (!unit) {
-      object("no such escape; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX");
+      object("unknown escape; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX");
       return false;
     }
     advance(6);

@@ -18,13 +18,14 @@ constexpr std::string_view kModel = "the model belongs to the training program";
 constexpr std::string_view kCommunication = "communication is the accelerator plugin's: [accelerator]";
 constexpr std::string_view kLoader = "the training program loads its own data";
 constexpr std::string_view kMonitor = "monitoring belongs to the training program; `pliant run --json` reports the job";
-constexpr std::string_view kProfile = "Pliant has no such profile; a run's ledger holds its steps";
+constexpr std::string_view kProfile = "Pliant has no such profile; the ledger of a run records its steps";
 constexpr std::string_view kCheckpoint = "Pliant takes its own snapshots: run.snapshot_every";
 constexpr std::string_view kCurriculum = "Pliant has no curriculum; a sampler orders the sequences";
 constexpr std::string_view kZero = "the coordinator has no such option";
-constexpr std::string_view kTiers = "there is no tier below the device: parameters and optimizer state stay on it";
-constexpr std::string_view kShards = "shards are what they are: Pliant chooses how it cuts, sends and updates them";
-constexpr std::string_view kZeroOptimizer = "every optimizer of the program is applied to shards";
+constexpr std::string_view kTiers =
+    "Pliant has no tier below the device: parameters and optimizer state stay on the device";
+constexpr std::string_view kShards = "Pliant decides how shards are cut, sent and updated";
+constexpr std::string_view kZeroOptimizer = "any optimizer of the program works on shards";
 
 /// By dotted path; what lies below a path shares its reason.
 constexpr auto kReasons = std::to_array<Reason>({
@@ -67,7 +68,7 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"zero_optimization.allgather_partitions", kShards},
     {"zero_optimization.round_robin_gradients", kShards},
     {"zero_optimization.allgather_bucket_size", kCommunication},
-    {"zero_optimization.overlap_comm", "gathers and reduces always run beside the computation"},
+    {"zero_optimization.overlap_comm", "gathers and reduces always overlap with the computation"},
     {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kCheckpoint},
     {"zero_optimization.gather_16bit_weights_on_model_save", kCheckpoint},
     {"zero_optimization.load_from_fp32_weights", kCheckpoint},
@@ -89,19 +90,19 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"aio", kTiers},
     {"swap_tensor", kTiers},
     {"curriculum_learning", kCurriculum},
-    {"data_efficiency", "Pliant has no such part; of data efficiency it knows dynamic batching"},
-    {"data_efficiency.seed", "only dynamic batching would use it"},
-    {"data_efficiency.data_routing", "Pliant routes no tokens: the model belongs to the training program"},
+    {"data_efficiency", "Pliant has no such part; of data efficiency it supports dynamic batching"},
+    {"data_efficiency.seed", "used only by dynamic batching"},
+    {"data_efficiency.data_routing", "Pliant does not route tokens: the model belongs to the training program"},
     {"data_efficiency.data_sampling.curriculum_learning", kCurriculum},
     {"data_efficiency.data_sampling.num_epochs", "set run.epochs, or let the training program count"},
     {"data_efficiency.data_sampling.num_workers", kLoader},
     {"data_efficiency.data_sampling.pin_memory", kLoader},
-    {"data_efficiency.data_sampling.dynamic_batching.verbose", "pliant -v says more"},
+    {"data_efficiency.data_sampling.dynamic_batching.verbose", "use pliant -v for more output"},
     {"data_efficiency.data_sampling.dynamic_batching.sentence_picking_order",
      "DeepSpeed ignores this old name and takes the order of the data; set sampler.seqlen.sequence_picking_order if "
      "you "
      "want another"},
-    {"dataloader_drop_last", "samplers say what becomes of the last batch: tail, strict"},
+    {"dataloader_drop_last", "the sampler decides about the last batch: tail, strict"},
     {"steps_per_print", kMonitor},
     {"wall_clock_breakdown", kProfile},
     {"memory_breakdown", kProfile},
@@ -112,13 +113,13 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"comet", kMonitor},
     {"csv_monitor", kMonitor},
     {"monitor_config", kMonitor},
-    {"autotuning", "Pliant tunes nothing by trial; `pliant plan` computes"},
+    {"autotuning", "Pliant does not tune by trial; `pliant plan` computes the batch"},
     {"checkpoint", kCheckpoint},
     {"load_universal_checkpoint", kCheckpoint},
     {"use_node_local_storage", kCheckpoint},
     {"nebula", kCheckpoint},
     {"vocabulary_size", kModel},
-    {"local_rank", "the environment of a worker has its rank: LOCAL_RANK"},
+    {"local_rank", "a worker finds its rank in the environment: LOCAL_RANK"},
     {"master_addr", "[rendezvous] brings the workers together"},
     {"master_port", "[rendezvous] brings the workers together"},
     {"launcher", "`pliant run` starts the workers: run.command, run.workers"},

@@ -31,7 +31,7 @@ bool is_auto(const Json& value) {
 Source option_of(Draft& draft, const Source& block, std::string_view key) {
   const Source plain = block.at(key);
   const Source staged = block.at(fmt::format("stage3_{}", key));
-  if (plain && staged) draft.leave(plain.path, fmt::format("stage3_{} counts, its other name", key));
+  if (plain && staged) draft.leave(plain.path, fmt::format("stage3_{}, its other name, is used", key));
   return staged ? staged : plain;
 }
 
@@ -66,9 +66,9 @@ std::optional<int64_t> stage_of(const Source& block) {
 }
 
 void leave_all(Draft& draft, const Source& block, bool known_stage) {
-  const char* const reason = known_stage ? "Pliant shards parameters, gradients and optimizer state together, which is "
-                                           "stage 3, or nothing; without [coordinator] jobs train replicated"
-                                         : "the stage is none of DeepSpeed's: 0, 1, 2, 3";
+  const char* const reason = known_stage ? "Pliant shards parameters, gradients and optimizer state together (stage 3) "
+                                           "or nothing; without [coordinator] jobs train replicated"
+                                         : "the stage must be 0, 1, 2 or 3";
   for (const JsonMember& member : block.value->members) draft.leave(block.at(member.key).path, reason);
 }
 
@@ -86,16 +86,16 @@ void carry_reduce_dtype(Draft& draft, const Source& bf16) {
   const Source from = draft.root().at("communication_data_type");
   if (!from || from.value->is(Type::kNull)) {
     if (from) draft.leave(from.path, "null is its default: the type of the model");
-    if (bf16) draft.add("reduce_dtype", Value::of(std::string("bf16")), "as DeepSpeed, where " + bf16.path + " is on");
+    if (bf16) draft.add("reduce_dtype", Value::of(std::string("bf16")), "as in DeepSpeed if " + bf16.path + " is on");
     return;
   }
   const std::string type = from.value->is(Type::kString) ? lower(from.value->text) : std::string();
   if (type == "fp16") {
-    return draft.leave(from.path, "gradients travel as f32 or bf16: coordinator.reduce_dtype, \"f32\" unless set");
+    return draft.leave(from.path, "gradients are sent as f32 or bf16: coordinator.reduce_dtype, default \"f32\"");
   }
   if (type != "fp32" && type != "bf16" && type != "bfp16") {  // "bfp16": older releases
     return draft.error(
-        from, fmt::format("{} is {}; allowed are \"fp32\", \"bf16\" and \"fp16\"", from.path, describe(*from.value)));
+        from, fmt::format("{} is {}; allowed: \"fp32\", \"bf16\" and \"fp16\"", from.path, describe(*from.value)));
   }
   draft.carry(from, "reduce_dtype", Value::of(std::string(type == "fp32" ? "f32" : "bf16")));
 }
@@ -103,7 +103,7 @@ void carry_reduce_dtype(Draft& draft, const Source& bf16) {
 /// Owners add up in f32, which is at least what was asked for.
 void explain_sums(Draft& draft) {
   const Source given = draft.root().at("data_types").at("grad_accum_dtype");
-  if (given) draft.leave(given.path, "owners add gradients up in f32, whatever type they travel in");
+  if (given) draft.leave(given.path, "owners add gradients up in f32, regardless of the type they are sent in");
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ void import_zero(Draft& draft) {
   const std::optional<int64_t> stage = stage_of(block);
   if (stage != 3) return leave_all(draft, block, stage && *stage >= 0 && *stage < 3);
   draft.comment("");
-  draft.comment("ZeRO stage 3. The options below decide when DeepSpeed's own coordinator gathers and releases.");
+  draft.comment("ZeRO stage 3. The options below decide when DeepSpeed's coordinator gathers and releases.");
   draft.table({"coordinator"});
   draft.add("use", Value::of(std::string(kPlugin)), "from " + block.at("stage").path);
   draft.carried(block.at("stage"), "coordinator.use");

@@ -64,7 +64,7 @@ std::string read_file(const fs::path& file) {
   if (fs::exists(file, problem) && !fs::is_regular_file(file, problem)) {
     throw pliant::Error(
         pliant::Status::kInvalidArgument,
-        file.string() + (fs::is_directory(file, problem) ? ": is a folder, not a file" : ": is no regular file"),
+        file.string() + (fs::is_directory(file, problem) ? ": is a folder, not a file" : ": is not a regular file"),
         pliant::ExitCode::kUsage);
   }
   std::ifstream in(file, std::ios::binary);

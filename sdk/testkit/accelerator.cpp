@@ -113,7 +113,7 @@ Stream::Stream(const Accelerator& accelerator, int32_t device, int32_t role, int
     : handle_(made_by("stream_create", [&] {
         return sdk::make_stream(accelerator.calls<pliant_accelerator>(), device, role, priority);
       })) {
-  expect(handle_.get() != nullptr, "stream_create answered OK and made nothing");
+  expect(handle_.get() != nullptr, "stream_create answered OK and created nothing");
 }
 
 Outcome Stream::synchronize() const {
@@ -135,7 +135,7 @@ void Stream::wait_for(const Event& event) const {
 Event::Event(const Accelerator& accelerator, uint32_t flags, int32_t device)
     : handle_(made_by("event_create",
                       [&] { return sdk::make_event(accelerator.calls<pliant_accelerator>(), device, flags); })) {
-  expect(handle_.get() != nullptr, "event_create answered OK and made nothing");
+  expect(handle_.get() != nullptr, "event_create answered OK and created nothing");
 }
 
 Event::Event(const Accelerator& accelerator, const pliant_ipc_handle& handle)

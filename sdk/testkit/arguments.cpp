@@ -110,7 +110,7 @@ void parse(const std::vector<std::string>& words, Arguments& arguments) {
     std::error_code absent;  // the checks say that better
     if (std::filesystem::exists(arguments.subject.file, absent) &&
         !std::filesystem::is_regular_file(arguments.subject.file, absent)) {
-      throw UsageError(arguments.shown_file + " is no regular file");  // to open a pipe would never end
+      throw UsageError(arguments.shown_file + " is not a regular file");  // to open a pipe would never end
     }
   }
 }

@@ -49,13 +49,13 @@ std::vector<Check> chosen(const Arguments& arguments, const std::vector<Check>& 
   try {
     pattern = std::regex(arguments.only);
   } catch (const std::regex_error& wrong) {
-    throw UsageError(asked + ": no regular expression, such as memory or 'copy|fill': " + wrong.what());
+    throw UsageError(asked + ": not a regular expression such as memory or 'copy|fill': " + wrong.what());
   }
   for (const Check& check : all) {
     if (one ? arguments.reproduce == check.id : std::regex_search(check.id, pattern)) made.push_back(check);
   }
   if (made.empty()) {
-    throw UsageError(asked + ": no check of this plugin has such a name; subjects: " + subjects(all) +
+    throw UsageError(asked + ": no check of this plugin matches; subjects: " + subjects(all) +
                      "; all names: " + arguments.program + " --list");
   }
   return made;
@@ -126,13 +126,13 @@ constexpr const char* kHelp =
     "Usage: pliant-check FILE [--only REGEX] [--seed N] [--reproduce CHECK:SEED] [--set KEY=VALUE]... [--time-limit "
     "S]\n"
     "                    [--list] [--json]\n"
-    "Holds a plugin file to the promises of its kind, each check in a process of its own.\n"
-    "  --only REGEX            the checks whose names match, e.g. memory or 'copy|fill'\n"
-    "  --seed N                what contents and moments are drawn from; 1 unless given\n"
-    "  --reproduce CHECK:SEED  one check again, as it failed\n"
-    "  --set KEY=VALUE         an option of the plugin; may be given again\n"
-    "  --time-limit SECONDS    for each check, in place of its own\n"
-    "  --list                  name the checks and end; FILE may be left out\n"
+    "Runs the conformance checks of a plugin file, each in its own process.\n"
+    "  --only REGEX            run only checks whose names match, e.g. memory or 'copy|fill'\n"
+    "  --seed N                seed of the test data and of random timing; default 1\n"
+    "  --reproduce CHECK:SEED  repeat one check with its seed\n"
+    "  --set KEY=VALUE         an option of the plugin; repeatable\n"
+    "  --time-limit SECONDS    time limit of each check, instead of its own\n"
+    "  --list                  list the checks and exit; FILE is optional\n"
     "  --json                  write one JSON object to stdout instead of text\n"
     "Exit codes: 0 nothing failed, 1 a check failed or crashed, 2 usage, 3 FILE is no plugin\n";
 

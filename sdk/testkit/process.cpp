@@ -77,7 +77,7 @@ std::optional<std::string> receive_message(int socket, int timeout_ms, bool& gon
 Process::Process(const std::vector<std::string>& arguments) {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw std::runtime_error(std::string("no socket pair: ") + std::strerror(errno));
+    throw std::runtime_error(std::string("cannot create a socket pair: ") + std::strerror(errno));
   }
   std::vector<std::string> words{"pliant-check"};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -89,7 +89,7 @@ Process::Process(const std::vector<std::string>& arguments) {
   socket_ = ends[0];
   if (pid_ < 0) {
     ::close(socket_);
-    throw std::runtime_error(std::string("no process: ") + std::strerror(reason));
+    throw std::runtime_error(std::string("cannot create a process: ") + std::strerror(reason));
   }
 }
 

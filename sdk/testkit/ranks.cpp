@@ -70,7 +70,7 @@ void Ranks::finish(int32_t except) {
   for (int32_t r = 0; r < count(); ++r) {
     if (r == except) continue;
     const std::string said = hear(r, "end of the rank");
-    expect(said == kEnd, name(r) + " said '" + said + "' in place of its end");
+    expect(said == kEnd, name(r) + " said '" + said + "' instead of its end");
     const auto status = processes_[static_cast<size_t>(r)].wait_status(kAnswerMs);
     expect(status.has_value(), name(r) + " hung: its process has not ended");
     expect(*status == 0, name(r) + " " + words_of(*status) + " when all was done");
@@ -111,7 +111,7 @@ void Rank::tell(const std::string& text) const {
 std::string Rank::hear() const {
   bool gone = false;
   const auto message = receive_message(kOwnSocket, -1, gone);
-  if (!message) fail("the check is gone");
+  if (!message) fail("the check has ended");
   return *message;
 }
 
@@ -140,7 +140,7 @@ Comm::Comm(const Rank& rank, const pliant_comm_id& id) : handle_(rank.accelerato
          " devices: " + made.message);
   }
   must("comm_create", made);
-  expect(handle_.get() != nullptr, "comm_create answered OK and made nothing");
+  expect(handle_.get() != nullptr, "comm_create answered OK and created nothing");
 }
 
 Outcome Comm::status(int32_t timeout_ms) const {
@@ -178,7 +178,7 @@ void need_collectives(const Subject& subject) {
   const pliant_collectives* table = accelerator.collectives();
   if (table == nullptr) skip("it does not offer the extension " PLIANT_COLLECTIVES);
   if (table->group_end == nullptr) {
-    skip("its " PLIANT_COLLECTIVES " is an older draft, without messages and groups; build it anew");
+    skip("its " PLIANT_COLLECTIVES " is an older draft, without messages and groups; rebuild it");
   }
 }
 

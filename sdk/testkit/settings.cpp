@@ -17,7 +17,7 @@ int32_t element_type(int32_t type) {
 
 const char* words_of_type(int32_t type) {
   const char* const words[] = {"", "true or false", "an integer", "a number", "a text"};
-  return type >= PLIANT_BOOL && type <= PLIANT_STRING ? words[type] : "of a type that this host does not know";
+  return type >= PLIANT_BOOL && type <= PLIANT_STRING ? words[type] : "of a type unknown to this host";
 }
 
 bool read(const std::string& text, int32_t type, int64_t& integer, double& real) {

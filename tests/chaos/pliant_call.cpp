@@ -271,9 +271,8 @@ void PliantCall::read_words() {
     if (const std::string named = summary_.value("directory", ""); !named.empty()) directory_ = named;
   }
   static const std::regex kLost(
-      "worker (\\d+)\\)? (was killed by|exited with|made no progress|could not|was stopped|was not ready|has "
-      "saved|holds steps|"
-      "sees other|is killed)");
+      "worker (\\d+)\\)? (was killed by|exited with|made no progress|cannot (take part|join|write)|was stopped|was not "
+      "ready|has saved|holds steps|reads other|is killed)");
   for (std::sregex_iterator at(seen_.err.begin(), seen_.err.end(), kLost), end; at != end; ++at)
     seen_.lost.insert(std::atoll((*at)[1].str().c_str()));
 }

@@ -90,8 +90,8 @@ TEST_CASE("a rescued run has what its states are compared by, and an audit says 
     fs::remove(fs::path(rescued) / "digests.jsonl");
     const Ended untold = other.run({"audit", rescued, "--against", other.latest().string()});
     CHECK(untold.exit_code == 1);
-    CHECK_MESSAGE(has(untold.out, "step 2 begins with another state; in which arrays cannot be told: " + rescued +
-                                      "/digests.jsonl has no line of that state"),
+    CHECK_MESSAGE(has(untold.out, "step 2 begins with another state; the arrays are unknown because " + rescued +
+                                      "/digests.jsonl has no line for that state"),
                   untold.out << untold.err);
   }
 }
@@ -124,7 +124,8 @@ TEST_CASE("with digests at some steps only, arrays are named at the next digest,
   CHECK(by_state.summary["against"]["step"] == 10);
   CHECK(by_state.summary["against"]["parts"] == both_parts);
   CHECK(by_state.summary["against"]["parts_step"] == 10);
-  CHECK(has(by_state.out, "another state: (rest), weights; steps 6..9 before it had no digest in both to compare"));
+  CHECK(has(by_state.out,
+            "another state: (rest), weights; steps 6..9 before it could not be compared: no digest in both runs"));
   forge_ledger(ledger, [](CommitRecord& commit) {
     if (commit.step > 5) commit.state.reset();
     if (commit.step == 8) commit.loss += 1;
@@ -157,10 +158,10 @@ TEST_CASE("two runs without a step are not called equal, and what they are made 
   CHECK(alike.summary["against"]["equal"] == false);
   CHECK(alike.summary["against"]["step"].is_null());
   CHECK(alike.summary["against"]["steps"] == 0);
-  CHECK(has(alike.out, "neither of the two has a step: nothing but data, seed and batches was compared"));
+  CHECK(has(alike.out, "neither run has a step: only data, seed and batches were compared"));
   const Ended unlike = audit_against(one, other.latest());
   CHECK(unlike.exit_code == 1);
-  CHECK(has(unlike.out, "neither of the two has a step, and they have other data, another seed or other batches ("));
+  CHECK(has(unlike.out, "neither run has a step, and they differ in data, seed or batches ("));
 }
 
 TEST_CASE("an audit of a ledger that used other samples than the plan gives ends with 1, and names the step") {
@@ -174,7 +175,7 @@ TEST_CASE("an audit of a ledger that used other samples than the plan gives ends
   });
   const Ended forged = job.run({"audit", run, "--json"});
   CHECK(forged.exit_code == 1);
-  CHECK_MESSAGE(has(forged.err, "step 2 of the ledger (epoch 0, batch 2) is not what the plan says"), forged.err);
+  CHECK_MESSAGE(has(forged.err, "step 2 of the ledger (epoch 0, batch 2) differs from the plan"), forged.err);
   JobRunner well;
   well.config(toy_config("workers = 2\nmax_steps = 4"));
   REQUIRE(well.run_json().exit_code == 0);
@@ -211,7 +212,7 @@ cost_per_square = 1
 
 /// The only thing that was not derived.
 const nlohmann::json kLossesOnly =
-    nlohmann::json::array({"losses: only training again tells them; --against compares them"});
+    nlohmann::json::array({"losses: they can only be checked by training again; --against compares them"});
 
 }  // namespace
 
@@ -243,7 +244,7 @@ TEST_CASE("an audit derives learning rates and rows of ranks again from the conf
   CHECK(lost.summary["learning_rates"] == 0);
   CHECK(lost.summary["assignments"] == 8);
   CHECK_MESSAGE(has(lost.out, "learning rates and rows of the ranks of steps 0..11: "), lost.out);
-  CHECK_MESSAGE(has(lost.out, "learning rates of steps 12..19: an earlier config is not known"), lost.out);
+  CHECK_MESSAGE(has(lost.out, "learning rates of steps 12..19: an earlier config is unknown"), lost.out);
 }
 
 TEST_CASE("an audit names the step and the field of whatever a ledger has that plan and config do not give") {
@@ -331,7 +332,7 @@ TEST_CASE("what follows measured times or gradients an audit does not check, and
   CHECK(audited.summary["learning_rates"] == 0);
   CHECK(audited.summary["assignments"] == 0);
   CHECK(has(audited.out, "rows of the ranks of steps 0..5: [balancer] fit = true follows the times that the ranks"));
-  CHECK(has(audited.out, "learning rates of steps 0..5: a rule of [lr] follows the norms of the gradients"));
+  CHECK(has(audited.out, "learning rates of steps 0..5: a rule of [lr] depends on the norms of gradients"));
   const Ended shown = job.run({"audit", job.latest().string()});
   CHECK(has(shown.out, "not checked"));
   CHECK(has(shown.out, "at 0 of 6 steps"));

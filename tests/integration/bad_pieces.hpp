@@ -42,12 +42,12 @@ class BadPieces {
     refuse(step, micro, {0, size + 1, from}, "gradient_size() said");
     refuse(step, micro, {half, size, from}, "gradient_size() said");
     refuse(step, micro, {0, size, nullptr}, "is a null pointer");
-    refuse(step, micro, {0, half, from, static_cast<pliant::DType>(99)}, "is of the type 99");
+    refuse(step, micro, {0, half, from, static_cast<pliant::DType>(99)}, "has the type 99");
     refuse(step, {{micro.rows.first + 1, micro.rows.count}}, {0, half, from}, "does not fit");
     step.add_piece(micro, {0, half, from});
-    refuse(step, micro, {0, half, from}, "overlaps one that was added before");
-    refuse(step, micro, {half - 1, 2, from}, "overlaps one that was added before");
-    refuse(step, micro, {0, size, from}, "overlaps one that was added before");
+    refuse(step, micro, {0, half, from}, "overlaps a piece that was added before");
+    refuse(step, micro, {half - 1, 2, from}, "overlaps a piece that was added before");
+    refuse(step, micro, {0, size, from}, "overlaps a piece that was added before");
     must_refuse("lacks elements", [&] { step.add(micro, loss); });
     refuse_foreign(step, micro, size);
     step.add_piece(micro, {half, size - half, from + half});
@@ -58,7 +58,7 @@ class BadPieces {
   }
   /// When the step is committed, or has been given up.
   static void add_late(pliant::Step& step, const pliant::MicroBatch& micro, std::span<const float> gradient) {
-    refuse(step, micro, {0, gradient.size(), gradient.data()}, "have been added already");
+    refuse(step, micro, {0, gradient.size(), gradient.data()}, "were added already");
   }
 
  private:
@@ -72,7 +72,7 @@ class BadPieces {
     const int32_t device = session_.device();
     const uint64_t half = size / 2;
     const uint64_t count = size - half;
-    refuse(step, micro, {half, count, nowhere()}, "is memory that neither the accelerator nor this process has");
+    refuse(step, micro, {half, count, nowhere()}, "is memory of neither the accelerator nor this process");
     if (!kKeepsFreed || !accelerator.properties(device).host_visible) {
       const void* freed = nullptr;
       {
@@ -83,12 +83,12 @@ class BadPieces {
       refuse(step, micro, {half, count, freed}, "it was freed, or the pointer is wrong");
     }
     const pliant::Buffer narrow(accelerator, device, count * sizeof(float) - 4);
-    refuse(step, micro, {half, count, narrow.pointer()}, "leaves its allocation");
+    refuse(step, micro, {half, count, narrow.pointer()}, "exceeds its allocation");
     if (accelerator.device_count() == 1) return;
     const int32_t next = (device + 1) % accelerator.device_count();
     const pliant::Buffer foreign(accelerator, next, count * sizeof(float));
     refuse(step, micro, {half, count, foreign.pointer()},
-           fmt::format("is memory of device {}, this rank computes on device {}", next, device));
+           fmt::format("is memory of device {}, but this rank computes on device {}", next, device));
   }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

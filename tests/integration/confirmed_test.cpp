@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kLeftOut = "step-00000008.snapshot is left out: the job ended before the ranks had agreed on";
+constexpr const char* kLeftOut = "step-00000008.snapshot: the job ended before the ranks had confirmed its state";
 
 /// A job with snapshots of 4 and 8 steps, whose agent dies when all ranks have voted for step 8 and it is not recorded.
 void lose_agent(JobRunner& job, const std::string& run_keys, const std::string& at = "step=8,at=vote") {
@@ -49,7 +49,7 @@ TEST_CASE("a snapshot of a state that no vote confirmed is left out on a resume,
     REQUIRE(resumed.exit_code == 0);
     CHECK(resumed.summary["resumed_from"] == 4);
     CHECK(has(resumed.err, kLeftOut));
-    CHECK(has(resumed.err, "in the vote on step 8; going back to the one before"));
+    CHECK(has(resumed.err, "in the vote on step 8; going back to the previous one"));
     CHECK(resumed.summary["samples_used_once"] == 203);
     CHECK(resumed.summary["samples_repeated"] == 0);
     CHECK(job.snapshot() == unlost_run());
@@ -72,7 +72,7 @@ TEST_CASE(
     INFO(resumed.err);
     REQUIRE(resumed.exit_code == 0);
     CHECK(resumed.summary["resumed_from"] == 8);
-    CHECK_FALSE(has(resumed.err, "is left out"));
+    CHECK_FALSE(has(resumed.err, "skipping the snapshot"));
     CHECK(job.snapshot() == unlost_run());
   }
 }
@@ -111,7 +111,7 @@ TEST_CASE(
   job.config(toy_config("workers = 2\ndeterministic = true\nsnapshot_every = 4"));
   const pid_t agent = job.start({"run", "pliant.toml", "--json", "--inject", "stop:rank=1,step=8"});
   REQUIRE(job.wait_for_records(agent, "snapshot", 2));
-  REQUIRE(job.wait_for_words(agent, "injected stop strikes rank 1"));  // nobody votes on step 8
+  REQUIRE(job.wait_for_words(agent, "injected stop of rank 1"));  // nobody votes on step 8
   for (const int64_t rank : {0, 1}) ::kill(job.worker(rank), SIGKILL);
   const Ended ended = job.wait(agent);
   INFO(ended.err);
@@ -120,7 +120,8 @@ TEST_CASE(
   CHECK(ended.summary["samples_used_once"] == 203);
   REQUIRE_FALSE(job.ledger("restart").empty());
   CHECK(job.ledger("restart").back()["step"] == 4);
-  CHECK(has(ended.err, "the snapshot of step 8 is dropped: all who held its state were lost before it was compared"));
+  CHECK(
+      has(ended.err, "the snapshot of step 8 is dropped: all workers with its state were lost before it was compared"));
   CHECK(has(ended.err, "no worker holds step 8: back to the snapshot of step 4"));
 }
 
@@ -139,7 +140,7 @@ TEST_CASE("a job that is stopped by what is not finite keeps its last step, comp
     CHECK(snapshots.back().contains("state"));
     const Ended again = job.run_json({"--resume"});
     CHECK(again.summary["resumed_from"] == 7);
-    CHECK(has(again.summary["reason"], "as at this step when the job ended before"));
+    CHECK(has(again.summary["reason"], "as when the job ended at this step before"));
   }
   JobRunner wrong;  // of three states that are compared then, one is another
   wrong.config(toy_config("workers = 4\ndigest_every = 5",

@@ -48,7 +48,7 @@ TEST_CASE("a reduction that has no memory left is made again by the workers that
       INFO(ended.err);
       REQUIRE(ended.exit_code == 0);
       CHECK(job.snapshot() == whole.snapshot());
-      if (!has(ended.err, "rank 1 (worker 1) broke off: no memory to add up gradients in: ")) continue;
+      if (!has(ended.err, "rank 1 (worker 1) reported a failure: no memory for adding up gradients: ")) continue;
       ++in_reduction;
       CHECK(ended.summary["restarts"] == 0);
       CHECK(ended.summary["generations"] == 2);
@@ -92,8 +92,8 @@ TEST_CASE("devices that others keep for themselves end the job at once, and one 
       CHECK(ended.exit_code == 3);
       CHECK(ended.summary["restarts"] == 0);
       CHECK(has(ended.summary["reason"].get<std::string>(),
-                machine.name == "level_zero" ? "ZE_RESULT_ERROR_NOT_AVAILABLE: somebody else uses it"
-                                             : "the devices are busy or in a mode that keeps this process out"));
+                machine.name == "level_zero" ? "ZE_RESULT_ERROR_NOT_AVAILABLE: another process uses it"
+                                             : "the devices are busy, or their compute mode excludes this process"));
     }
     const On on(with_at_one(machine, {"BUSY", "1"}));
     JobRunner job;
@@ -116,7 +116,7 @@ TEST_CASE("a machine without devices ends the job at once, and says who knows wh
     CHECK(ended.summary["restarts"] == 0);
     const std::string accelerator = machine.name == "level_zero" ? "level_zero" : "cuda";
     CHECK(has(ended.err, fmt::format("accelerator '{}' finds no device on this machine: ", accelerator)));
-    CHECK(has(ended.err, "; `pliant accel list` shows what others find"));
+    CHECK(has(ended.err, "; `pliant accel list` shows the devices of all accelerators"));
   }
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("a worker whose device of Level Zero is lost in mid-step is replaced, 
     CHECK(ended.summary["restarts"] == 1);
     CHECK(job.snapshot() == reference().snapshot);
     CHECK(job.processes_left() == 0);
-    return has(ended.err, "rank 1 (worker 1) broke off: accelerator 'level_zero': ");
+    return has(ended.err, "rank 1 (worker 1) reported a failure: accelerator 'level_zero': ");
   };
   if (!machine.has_kernels) {
     is_lost_in_reduction(400);
@@ -156,6 +156,5 @@ TEST_CASE("a device that is not there is refused with those that are") {
   const Ended ended = job.run_json();
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
-  CHECK(ended.err.find("[accelerator] device = 3, but 'host' has the device 0 only on this machine") !=
-        std::string::npos);
+  CHECK(ended.err.find("[accelerator] device = 3, but 'host' has only device 0 on this machine") != std::string::npos);
 }

@@ -74,13 +74,13 @@ TEST_CASE(
       REQUIRE(ended.exit_code == 0);
       CHECK(ended.summary["restarts"] == 1);
       CHECK(has(ended.err, std::string(how) == "other_data"
-                               ? fmt::format("worker {} sees other data than the other workers", rank)
+                               ? fmt::format("worker {} reads other data than the other workers", rank)
                                : fmt::format("rank {} (worker {}) began step {} with another state than the other "
                                              "ranks (",
                                              rank, rank, kWrongStep + 1)));
       for (int other = 0; other < 3; ++other) {
         if (other != rank) CHECK_FALSE(has(ended.err, fmt::format("(worker {}) began step", other)));
-        if (other != rank) CHECK_FALSE(has(ended.err, fmt::format("worker {} sees other data", other)));
+        if (other != rank) CHECK_FALSE(has(ended.err, fmt::format("worker {} reads other data", other)));
       }
       CHECK(job.snapshot() == well.snapshot());
     }
@@ -121,7 +121,7 @@ TEST_CASE("two ranks that differ stop the job, both named, and the disputed stat
                 fmt::format("step {} is not committed: the ranks began it with different states", kWrongStep + 1)));
       CHECK(has(reason, "rank 0 (worker 0): "));
       CHECK(has(reason, "rank 1 (worker 1): "));
-      CHECK(has(reason, "begins anew, for there is no snapshot"));
+      CHECK(has(reason, "starts from the beginning, because there is no snapshot"));
       CHECK(ended.summary["steps"] == kWrongStep + 1);
       CHECK(ended.summary["snapshot"].is_null());
       CHECK(job.processes_left() == 0);
@@ -153,8 +153,8 @@ TEST_CASE("what the last step left is compared, too: who differs is named, and a
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
   CHECK(has(ended.summary["reason"].get<std::string>(),
-            "every step is committed, but the ranks ended with different states and none has a majority (rank 0"));
-  CHECK(has(ended.summary["reason"].get<std::string>(), "goes on from the newest snapshot, of step 25"));
+            "every step is committed, but the ranks ended with different states and there is no majority (rank 0"));
+  CHECK(has(ended.summary["reason"].get<std::string>(), "continues from the newest snapshot, of step 25"));
   const Ended resumed = two.run_json({"--resume", "--set", "app.misbehave=none"});
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
@@ -213,7 +213,7 @@ TEST_CASE("arrays that change are named at the step that changed them, whether s
     CHECK(job.ledger("commit").back()["step"] == kWrongStep);
     CHECK(has(ended.err,
               "the state has other arrays: array 1 is weights f32[1003] in this program, weights f32[1002] "
-              "in its arrays of now"));
+              "in its current arrays"));
     CHECK(job.processes_left() == 0);
   }
   JobRunner one;
@@ -241,7 +241,7 @@ TEST_CASE("an array in memory that may only be read ends the job before a worker
   const Ended ended = job.run_json();
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
-  CHECK(has(ended.err, "TrainingState::arrays: 'weights' is memory that this process may read and not write"));
+  CHECK(has(ended.err, "TrainingState::arrays: 'weights' is read-only memory"));
   CHECK(ended.summary["restarts"] == 0);
 }
 
@@ -332,5 +332,5 @@ TEST_CASE("an audit names the first step and the arrays in which two runs differ
   CHECK(has(nowhere.err, "has no ledger.jsonl; give the directory of a run"));
   const Ended absent = one.run({"audit", "nowhere"});
   CHECK(absent.exit_code == 2);
-  CHECK(has(absent.err, "nowhere is no directory; give the directory of a run, such as pliant-runs/NAME/latest"));
+  CHECK(has(absent.err, "nowhere is not a directory; give the directory of a run, such as pliant-runs/NAME/latest"));
 }

@@ -74,7 +74,7 @@ uint64_t content_on_disk(const JobRunner& job) {
   return pliant::or_throw(pliant::data::read_dataset(job.latest() / "dataset.bin")).content;
 }
 
-constexpr const char* kNamed = "worker 1 sees other data than the other workers (data of fingerprint ";
+constexpr const char* kNamed = "worker 1 reads other data than the other workers (data of fingerprint ";
 
 }  // namespace
 
@@ -106,7 +106,7 @@ TEST_CASE("two ranks that load different data end the job before a step, both na
       INFO(ended.err);
       CHECK(ended.exit_code == 2);
       const std::string reason = ended.summary["reason"];
-      CHECK(has(reason, "none has a majority (worker 0: data of fingerprint "));
+      CHECK(has(reason, "there is no majority (worker 0: data of fingerprint "));
       CHECK(has(reason, ", worker 1: data of fingerprint "));
       CHECK(ended.summary["restarts"] == 0);
       CHECK_FALSE(std::filesystem::exists(job.latest() / "dataset.bin"));
@@ -123,7 +123,7 @@ TEST_CASE("a worker that joins later and loads other data than the job is named 
   INFO(replaced.err);
   CHECK(replaced.exit_code == 0);
   CHECK(replaced.summary["restarts"] == 2);
-  CHECK(has(replaced.err, "worker 4 sees other data than the other workers (data of fingerprint "));
+  CHECK(has(replaced.err, "worker 4 reads other data than the other workers (data of fingerprint "));
   CHECK(content_on_disk(later) == 7);
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("two ranks whose arrays come in different orders end the job before a 
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   const std::string reason = ended.summary["reason"];
-  CHECK(has(reason, "none has a majority (worker 0: arrays of digest "));
+  CHECK(has(reason, "there is no majority (worker 0: arrays of digest "));
   CHECK(has(reason, ", worker 1: arrays of digest "));
   CHECK(ended.summary["restarts"] == 0);
   CHECK(job.processes_left() == 0);
@@ -270,7 +270,7 @@ TEST_CASE("a worker that always fails uses up the restarts and the job says so")
   const Ended ended = job.run({"run", "pliant.toml", "--json"});
   CHECK(ended.exit_code == 1);
   CHECK(ended.summary["restarts"] == 2);
-  CHECK(ended.err.find("no worker is left") != std::string::npos);
+  CHECK(ended.err.find("no workers are left") != std::string::npos);
 }
 
 TEST_CASE("what a dead worker had started dies with it") {
@@ -437,7 +437,7 @@ TEST_CASE("a job goes on while nobody reads what its workers print, and says how
   CHECK(status == 0);
   CHECK(summary().find("\"samples_used_once\":203") != std::string::npos);
   CHECK(read.find(" has much to say") != std::string::npos);  // of whichever rank was first
-  CHECK(read.find(" lines are left out here: nobody read them in time") != std::string::npos);
+  CHECK(read.find(" lines were dropped here: stderr was not read in time") != std::string::npos);
 }
 
 TEST_CASE("a process that has left its worker's session dies with the job") {
@@ -467,11 +467,11 @@ TEST_CASE("an injection that cannot strike is refused, one that did not is named
     CHECK(ended.exit_code == 2);
     CHECK_MESSAGE(ended.err.find(words) != std::string::npos, ended.err);
   };
-  refused("kill:rank=9,step=5", "there is no rank 9; 2 workers are ranks 0 to 1");
+  refused("kill:rank=9,step=5", "no rank 9; 2 workers have ranks 0 to 1");
   refused("kill:rank=1,step=5,step=6", "step is given twice");
   const Ended late = job.run({"run", "pliant.toml", "--inject", "kill:rank=1,step=500"});
   CHECK(late.exit_code == 0);
-  CHECK(late.err.find("the kill of rank 1 at step 500 (forward) never struck") != std::string::npos);
+  CHECK(late.err.find("the kill of rank 1 at step 500 (forward) did not happen") != std::string::npos);
 }
 
 TEST_CASE("a stopped spare is continued when nobody else is left") {
@@ -486,7 +486,7 @@ TEST_CASE("a stopped spare is continued when nobody else is left") {
   const Ended ended = job.wait(agent);
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
-  CHECK(ended.err.find("worker 2 is stopped and step 0 would be lost with it: it is continued") != std::string::npos);
+  CHECK(ended.err.find("worker 2, which is stopped: step 0 would be lost with it") != std::string::npos);
   CHECK(ended.err.find("no worker holds step 12: back to step 1") != std::string::npos);
   CHECK(job.processes_left() == 0);
 }
@@ -500,8 +500,8 @@ TEST_CASE("a worker that finds another elastic config than the agent's takes no 
   const Ended ended = job.run({"run", "pliant.toml", "--inject", "kill:rank=1,step=2", "--", "bash", "-c", other});
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
-  CHECK(ended.err.find("the elastic config of this worker is not the job's: digest ") != std::string::npos);
-  CHECK(ended.err.find("all 1 restarts are spent; going on without a replacement") != std::string::npos);
+  CHECK(ended.err.find("the elastic config of this worker differs from the job's: digest ") != std::string::npos);
+  CHECK(ended.err.find("all 1 restarts are used; continuing without a replacement") != std::string::npos);
 }
 
 TEST_CASE("a worker whose message to the agent has no end is killed by name, and the job goes on") {
@@ -517,7 +517,7 @@ TEST_CASE("a worker whose message to the agent has no end is killed by name, and
 }
 
 TEST_CASE("a program that leaves a part of its state unread is told so, and goes on nowhere with the rest") {
-  const std::string words = "this program left a part of its saved state unread; TrainingState::load must read all";
+  const std::string words = "this program did not read all of its saved state; TrainingState::load must read all";
   for (const char* arrays : {"true", "false"}) {  // half of the state is an array, or all is in what it saves
     INFO("arrays = " << std::string(arrays));
     JobRunner job;
@@ -526,7 +526,7 @@ TEST_CASE("a program that leaves a part of its state unread is told so, and goes
     const Ended ended = job.run({"run", "pliant.toml", "--json", "--set", "run.max_steps=4"});
     INFO(ended.err);
     CHECK(ended.err.find(words) != std::string::npos);
-    CHECK(ended.err.find("broke off") == std::string::npos);
+    CHECK(ended.err.find("reported a failure") == std::string::npos);
     const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
     INFO(resumed.err);
     CHECK(resumed.exit_code == 1);

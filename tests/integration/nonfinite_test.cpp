@@ -77,7 +77,7 @@ TEST_CASE("a rank whose gradients overflow as it adds them up is named") {
     const Ended ended = job.run_json({"--set", "elasticity.\"v0.1\".micro_batch_sizes=[2]"});  // two of each rank
     check_stopped(job, ended);
     const std::string reason = ended.summary["reason"];
-    CHECK(has(reason, "the sum of the gradients on rank 1 overflows, although each of its rows has a finite one"));
+    CHECK(has(reason, "the sum of the gradients on rank 1 overflows, although the gradient of each row is finite"));
     CHECK_FALSE(has(reason, "rank 0"));
   }
 }
@@ -87,15 +87,15 @@ TEST_CASE("a job that was resumed and stops at the same step says so, and not wh
   job.config(config_with("nan_gradient", 1, "workers = 2"));
   const Ended first = job.run_json();
   check_stopped(job, first);
-  CHECK_FALSE(has(first.summary["reason"], "when the job ended before"));
+  CHECK_FALSE(has(first.summary["reason"], "when the job ended at this step before"));
   const Ended elsewhere = job.run_json({"--resume", "--set", "app.misbehave_step=9"});  // it passes that step, once
   INFO(elsewhere.err);
   CHECK(elsewhere.exit_code == 1);
   CHECK(has(elsewhere.summary["reason"], "step 9 is not committed: "));
-  CHECK_FALSE(has(elsewhere.summary["reason"], "when the job ended before"));
+  CHECK_FALSE(has(elsewhere.summary["reason"], "when the job ended at this step before"));
   const Ended at_nine = job.run_json({"--resume", "--set", "app.misbehave_step=9"});
   CHECK(has(at_nine.summary["reason"], "step 9 is not committed: "));
-  CHECK(has(at_nine.summary["reason"], "as at this step when the job ended before"));
+  CHECK(has(at_nine.summary["reason"], "as when the job ended at this step before"));
 }
 
 TEST_CASE("a job that was resumed and stops at the same step again goes on where such steps are skipped") {
@@ -104,7 +104,7 @@ TEST_CASE("a job that was resumed and stops at the same step again goes on where
   check_stopped(job, job.run_json());
   const Ended again = job.run_json({"--resume"});
   check_stopped(job, again);
-  CHECK(has(again.summary["reason"], "as at this step when the job ended before"));
+  CHECK(has(again.summary["reason"], "as when the job ended at this step before"));
   const Ended skipped = job.run_json({"--resume", "--set", "run.on_nonfinite=skip"});
   INFO(skipped.err);
   REQUIRE(skipped.exit_code == 0);
@@ -114,7 +114,7 @@ TEST_CASE("a job that was resumed and stops at the same step again goes on where
   CHECK(skipped.summary["samples_missing"] == 0);
   CHECK(skipped.summary["loss_last"].is_number());
   CHECK(has(skipped.err, fmt::format("step {}: ", kAt)));
-  CHECK(has(skipped.err, "its update is left out and its samples are used"));
+  CHECK(has(skipped.err, "its update is skipped, its samples count as used"));
   const auto commits = job.ledger("commit");
   REQUIRE(commits.size() == kAllSteps);
   for (size_t step = 0; step < commits.size(); ++step) CHECK(commits[step].contains("skipped") == (step == kAt));

@@ -71,7 +71,7 @@ TEST_CASE("a snapshot of another run is refused by the names of both") {
   INFO(refused.err);
   CHECK(refused.exit_code == 2);
   CHECK(ended_with(refused,
-                   fmt::format("is of the run {}, not of {}", one.filename().string(), two.filename().string())));
+                   fmt::format("is that of run {}, not of {}", one.filename().string(), two.filename().string())));
 }
 
 TEST_CASE("a step that is snapshotted twice counts once against keep_snapshots") {
@@ -125,8 +125,8 @@ TEST_CASE("a job whose ledger is cut off ends with a snapshot and all records in
   const Ended ended = job.wait(pid);
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
-  CHECK(ended_with(ended,
-                   fmt::format("the run directory {} is damaged: somebody else has changed the ledger", run.string())));
+  CHECK(ended_with(
+      ended, fmt::format("the run directory {} is damaged: another program has changed the ledger", run.string())));
   const std::string rescued = run.string() + "-rescued";
   const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume", rescued, "--set", "app.step_ms=0"});
   INFO(resumed.err);
@@ -151,8 +151,8 @@ TEST_CASE("what a joiner reads in the run directory is written again when it was
   CHECK(ended.exit_code == 0);
   CHECK(ended.summary["restarts"] == 1);
   CHECK(ended.summary["generations"] == 3);
-  CHECK(ended_with(ended, "config.toml was removed or changed: it is written again"));
-  CHECK(ended_with(ended, "dataset.bin was removed or changed: it is written again"));
+  CHECK(ended_with(ended, "config.toml was removed or changed: written again"));
+  CHECK(ended_with(ended, "dataset.bin was removed or changed: written again"));
   CHECK(ended.summary["samples_used_once"] == 203);
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("a foreign program whose run directory is removed goes on, and the job
   const pid_t pid = job.start({"run", "pliant.toml", "--json", "--", "sh", "-c", wait});
   REQUIRE(job.wait_until(pid, [&] { return job.worker(0) != 0; }));
   fs::remove_all(job.latest());
-  REQUIRE(job.wait_for_words(pid, "was removed, moved or replaced: what workers print is lost"));
+  REQUIRE(job.wait_for_words(pid, "was removed, moved or replaced: the output of workers is lost"));
   write_all(job.folder() / "go", "");
   CHECK(job.wait(pid).exit_code == 0);
 }
@@ -197,7 +197,7 @@ TEST_CASE("a worker that cannot be started for lack of descriptors is started wh
   const rlimit none{3, before.rlim_max};
   REQUIRE(::prlimit(pid, RLIMIT_NOFILE, &none, nullptr) == 0);
   ::kill(job.worker(1), SIGKILL);
-  REQUIRE(job.wait_for_words(pid, "trying on"));
+  REQUIRE(job.wait_for_words(pid, "retrying"));
   REQUIRE(::prlimit(pid, RLIMIT_NOFILE, &before, nullptr) == 0);
   const Ended ended = job.wait(pid);
   INFO(ended.err);
@@ -242,5 +242,5 @@ TEST_CASE("a resume to fewer steps than are committed has nothing to do and says
   CHECK(resumed.exit_code == 0);
   CHECK(resumed.summary["outcome"] == "finished");
   CHECK(resumed.summary["steps"] == 6);
-  CHECK(ended_with(resumed, "6 steps are committed, more than the job has now: nothing is left to do"));
+  CHECK(ended_with(resumed, "6 steps are committed, more than the job has now: nothing to do"));
 }

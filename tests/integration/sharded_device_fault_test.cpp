@@ -172,7 +172,7 @@ TEST_CASE("a rank whose device is lost in a pass or as all reduce is replaced, a
     REQUIRE(job.ledger("restart").size() == 1);
     CHECK(job.ledger("restart").front().at("step") == place.back_to);
     CHECK(has(ended.err, "the device is lost since its piece of work 50000"));
-    CHECK(has(ended.err, "broke off: ") == (place.name == "computed"));
+    CHECK(has(ended.err, "reported a failure: ") == (place.name == "computed"));
   }
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("ranks of other models, or with other options, are named on devices, t
     const Ended other_model = job.run(job_that("other_model", "", 2, machine.sets));
     INFO(other_model.err);
     CHECK(other_model.exit_code == 2);
-    CHECK(has(other_model.err, "none has a majority (worker 0: a model of digest "));
+    CHECK(has(other_model.err, "there is no majority (worker 0: a model of digest "));
     CHECK(job.processes_left() == 0);
     const Environment other(std::map<std::string, std::string>{{"TEST_OTHER_BUDGET", "1 1"}});
     JobRunner later;
@@ -225,10 +225,9 @@ TEST_CASE("a rank that does not update, or whose shard on a device changes by it
     const char* said;
   };
   on_devices([](const ShardedMachine& machine) {
-    for (const Kind& kind :
-         {Kind{"skip_update", "step 6 was committed and this rank has not applied it"},
-          Kind{"flip", "of weights that this rank owns has changed since step 6 began"},
-          Kind{"flip_after_update", "of weights that this rank owns has changed since step 7 began"}}) {
+    for (const Kind& kind : {Kind{"skip_update", "step 6 was committed but this rank has not applied it"},
+                             Kind{"flip", "of weights of this rank has changed since step 6 began"},
+                             Kind{"flip_after_update", "of weights of this rank has changed since step 7 began"}}) {
       CAPTURE(kind.how);
       JobRunner job;
       std::vector<std::string> command = job_that(kind.how, "", 2, machine.sets);

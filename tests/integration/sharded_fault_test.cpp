@@ -52,7 +52,8 @@ void check_shortages(const std::vector<std::string>& sets, const std::vector<int
     const Ended ended = job.run(command);
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
-    broken += has(ended.err, "rank 1 (worker 1) broke off: ") ? 1 : 0;  // or had what was on its way added first
+    broken +=
+        has(ended.err, "rank 1 (worker 1) reported a failure: ") ? 1 : 0;  // or had what was on its way added first
     of_additions += has(ended.err, "of 20480 bytes") ? 1 : 0;  // a sum of all that it owns, made as the first is added
     CHECK(last_state(job) == well_behaved());
     CHECK(ended.summary.at("restarts") == 0);
@@ -103,8 +104,8 @@ TEST_CASE("a rank that stays stopped is continued once, for its share of the sta
     bool is_killed = false;
   };
   const std::vector<History> histories{
-      {{"stop:rank=1,step=6,at=gather"}, "would be lost with it: it is continued"},
-      {{"stop:rank=1,step=14,at=snapshot"}, "would be lost with it: it is continued"},
+      {{"stop:rank=1,step=6,at=gather"}, "would be lost with it"},
+      {{"stop:rank=1,step=14,at=snapshot"}, "would be lost with it"},
       {{"stop:rank=1,step=6,at=gather", "stop:rank=1,step=6,at=scatter"}, "rank 1 (worker 1) made no progress", true}};
   std::vector<JobRunner> jobs(histories.size());
   std::vector<pid_t> agents;
@@ -130,7 +131,7 @@ TEST_CASE("a point of sharded jobs is refused where the config has no coordinato
   const Ended ended = job.run_json({"--inject", "kill:rank=1,step=3,at=gather"});
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
-  CHECK(has(ended.err, "at=gather is a point of sharded jobs"));
+  CHECK(has(ended.err, "at=gather exists in sharded jobs only"));
 }
 
 TEST_CASE("a program that dies, stops or throws in the middle of a pass is replaced, and the bits are the same") {
@@ -262,7 +263,7 @@ TEST_CASE("a program that catches what it threw in its passes goes on: all make 
     const Ended ended = job.run(job_that("catch", place, 4, has(place, "passed") ? kZero3 : kTight));
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
-    CHECK(has(ended.err, "broke off: the program ran out of ideas"));
+    CHECK(has(ended.err, "reported a failure: the program ran out of ideas"));
     CHECK(ended.summary.at("restarts") == 0);
     CHECK(last_state(job) == well_behaved());
     CHECK(job.ledger("restart").empty());
@@ -319,7 +320,7 @@ TEST_CASE("a step of a sharded job that is not finite is skipped, or taken as it
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     CHECK(ended.summary.at("steps_skipped") == 1);
-    CHECK(has(ended.err, "its update is left out and its samples are used"));
+    CHECK(has(ended.err, "its update is skipped, its samples count as used"));
     const auto commits = job.ledger("commit");
     CHECK(commits.at(6).contains("skipped"));
     CHECK(job.parts_of_state(6) == job.parts_of_state(7));
@@ -340,9 +341,9 @@ TEST_CASE("a rank that commits and does not update, or whose shard changes by it
     const char* how;
     const char* said;
   };
-  for (const Kind kind : {Kind{"skip_update", "step 6 was committed and this rank has not applied it"},
-                          Kind{"flip", "of weights that this rank owns has changed since step 6 began"},
-                          Kind{"flip_after_update", "of weights that this rank owns has changed since step 7 began"}}) {
+  for (const Kind kind : {Kind{"skip_update", "step 6 was committed but this rank has not applied it"},
+                          Kind{"flip", "of weights of this rank has changed since step 6 began"},
+                          Kind{"flip_after_update", "of weights of this rank has changed since step 7 began"}}) {
     for (const int workers : {1, 2}) {
       CAPTURE(kind.how);
       CAPTURE(workers);
@@ -372,12 +373,12 @@ TEST_CASE("what was read on all ranks and written on some takes the job back, to
   CHECK(ended.summary.at("restarts") == 0);
   REQUIRE(job.ledger("restart").size() == 1);
   CHECK(job.ledger("restart").front().at("step") == 4);
-  CHECK(has(ended.err, "holds a part of a state that is not whole"));
+  CHECK(has(ended.err, "holds an incomplete part of a state"));
   JobRunner again;  // and it does so whenever it comes there, until it is another process
   const Ended twice = again.run(job_that("break_writes", "", 4, {averages}));
   INFO(twice.err);
   REQUIRE(twice.exit_code == 0);
-  CHECK(has(twice.err, "gave up twice between the commit of step 6 and the next step, and was ended"));
+  CHECK(has(twice.err, "gave up twice between the commit of step 6 and the next step, and was killed"));
   CHECK(twice.summary.at("restarts") == 1);
   CHECK(last_state(again) == expected);
 }
@@ -392,7 +393,7 @@ TEST_CASE("what is given up between the last commit and its update is made again
     const Ended ended = job.run(job_that("break_write", "", 4, sets));
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
-    CHECK(has(ended.err, "gave up between the commit of step 6, the last, and its update, and was ended"));
+    CHECK(has(ended.err, "gave up between the commit of step 6, the last, and its update, and was killed"));
     CHECK(ended.summary.at("restarts") == 1);
     CHECK(last_state(job) == expected);
   }
@@ -449,7 +450,7 @@ TEST_CASE("a rank that does other things than the others is named at once, and t
 }
 
 TEST_CASE("no step of ranks that differ is committed where their pages of visits cannot be written") {
-  check_parted({"leave_root_first", "rank 2 and ranks 0, 1, 3 visited different modules, and which cannot be said"},
+  check_parted({"leave_root_first", "rank 2 and ranks 0, 1, 3 visited different modules; the modules are unknown"},
                {"app.hides_pages=true", "coordinator.use=\"eager\"", "coordinator.budget=0"});
 }
 
@@ -499,8 +500,8 @@ TEST_CASE("weights that are imported after the start are refused, and a job that
   const Ended ended = job.run(command);
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
-  CHECK(
-      has(ended.err, "sharded_worker: refused: " + file.string() + " comes too late: import it before Session::start"));
+  CHECK(has(ended.err,
+            "sharded_worker: refused: " + file.string() + " was called too late: import before Session::start"));
   CHECK(job.ledger("restart").front().at("step") == 0);
   CHECK(last_state(job) == well_behaved());
 }
@@ -512,7 +513,7 @@ TEST_CASE("ranks of other models are named before the first step, and so is a se
     const Ended ended = job.run(job_that(how, "", 2));
     INFO(ended.err);
     CHECK(ended.exit_code == 2);
-    CHECK(has(ended.err, "the workers do not agree on the job and none has a majority (worker 0: a model of digest "));
+    CHECK(has(ended.err, "the workers do not agree on the job and there is no majority (worker 0: a model of digest "));
     CHECK(has(ended.err, ", worker 1: a model of digest "));
     CHECK_FALSE(fs::exists(job.latest() / "dataset.bin"));
     CHECK(job.processes_left() == 0);
@@ -531,7 +532,7 @@ TEST_CASE("a rank with other options is named: of two at the start the job ends,
     int exit_code;
     const char* said;
   };
-  for (const Case& one : {Case{"1 0", "", 2, "none has a majority (worker 0: options of digest "},
+  for (const Case& one : {Case{"1 0", "", 2, "there is no majority (worker 0: options of digest "},
                           Case{"1 1", "kill:rank=1,step=6", 0, "has other options than the other workers"}}) {
     CAPTURE(one.who);
     ::setenv("TEST_OTHER_BUDGET", one.who, 1);
@@ -576,7 +577,7 @@ TEST_CASE("a damaged snapshot of a sharded job is named, and the one before is t
   const Ended ended = resume(job, kTightSample);
   check_undisturbed(job, ended);
   CHECK(has(ended.err, "step-00000008.snapshot is damaged: its checksum does not match"));
-  CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older one; going back"));
+  CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older snapshot; going back"));
   CHECK(ended.summary.at("resumed_from") == 4);
 }
 
@@ -625,8 +626,8 @@ TEST_CASE("a model whose parameters were added in another order goes on from a s
   CHECK(last_state(job) != well_behaved());  // the order of the arrays is another
   go_on({}, 4);
   CHECK(last_state(job) == well_behaved());
-  for (const auto& one : {std::pair{"velocity", "it is of another model: it has no velocity of its parameters"},
-                          std::pair{"weights", "two arrays of a sharded model are called weights"},
+  for (const auto& one : {std::pair{"velocity", "it belongs to another model: it lacks velocity of its parameters"},
+                          std::pair{"weights", "two arrays of a sharded model have the name weights"},
                           std::pair{"exp avg", "the state \"exp avg\" needs a name of letters"}}) {
     std::vector<std::string> words =
         job_that("", "", 2, {fmt::format("app.state=\"{}\"", one.first), "run.max_steps=16"});
@@ -649,14 +650,14 @@ TEST_CASE("a snapshot of another model or run is refused by its name, and the ri
   };
   for (const Other& other :
        {Other{{"app.width=2000"}, "its layer.0.weights is f32[3000] instead of f32[2000], its layer.1.weights is "},
-        Other{{"app.layers=4"}, "it has no layer.3.weights; "},
-        Other{{"app.layers=2"}, "its layer.2.weights is not in this one; "}}) {
+        Other{{"app.layers=4"}, "it lacks layer.3.weights; "},
+        Other{{"app.layers=2"}, "its layer.2.weights does not exist in this model; "}}) {
     const Ended ended = resume(job, other.sets);
     INFO(ended.err);
     CHECK(ended.exit_code != 0);
-    CHECK(has(ended.err, "step-00000008.snapshot: it is of another model: "));
+    CHECK(has(ended.err, "step-00000008.snapshot: it belongs to another model: "));
     CHECK(has(ended.err, other.said));
-    CHECK(has(ended.err, "build the model that wrote it, or begin a new run"));
+    CHECK(has(ended.err, "build the model that wrote it, or start a new run"));
     CHECK(read_all(newest) == own);
   }
   JobRunner stranger;

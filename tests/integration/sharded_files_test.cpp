@@ -77,7 +77,7 @@ TEST_CASE("a snapshot that is cut short, lacks a part or is gone is named, and t
     REQUIRE(ended.exit_code == 0);
     CHECK(ended.summary.at("resumed_from") == 4);
     CHECK(has(ended.err, std::string(kNewest) + " " + damage.said));
-    CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older one; going back"));
+    CHECK(has(ended.err, "restore it from a copy, or remove it to resume from an older snapshot; going back"));
   }
   fs::remove(job.latest() / kNewest);
   const Ended ended = resume(job, kTightSample);
@@ -98,7 +98,8 @@ TEST_CASE("where no snapshot is whole the job is not resumed, nothing is thrown 
   INFO(refused.err);
   CHECK(refused.exit_code == 2);
   for (const char* const one : {kNewest, kOlder}) CHECK(has(refused.err, std::string(one) + " is damaged: it is cut"));
-  CHECK(has(refused.err, "none of its snapshots is whole. Restore one from a copy, or remove them all to begin anew"));
+  CHECK(has(refused.err,
+            "all its snapshots are damaged. Restore one from a copy, or remove them all to start from the beginning"));
   CHECK(read_all(run / kNewest).size() == newest.size() / 2);
   CHECK(read_all(run / kOlder).size() == 100);
   CHECK(read_all(run / "ledger.jsonl") == ledger);
@@ -135,12 +136,12 @@ TEST_CASE("weights of a file that is not there, lacks a tensor, is damaged or of
        {Case{"", "cannot read " + file.string() + ": No such file or directory; check the path"},
         Case{safetensors(fewer),
              file.string() +
-                 " has no tensor layer.2.weights; it needs one for each parameter of the model, by its name"},
-        Case{whole.substr(0, whole.size() - 5), file.string() + " is no .safetensors file that can be read: it is cut"},
+                 " has no tensor layer.2.weights; it needs one per parameter of the model, with the same name"},
+        Case{whole.substr(0, whole.size() - 5), file.string() + " as a .safetensors file: it is cut"},
         Case{with("I64", "2,3", 48),
-             "layer.1.weights is i64[2,3], the model has f32[3000]; f32, bf16 and f16 are read, convert it"},
+             "layer.1.weights is i64[2,3], the model has f32[3000]; supported are f32, bf16 and f16: convert it"},
         Case{with("F8_E4M3", "3000", 3000),
-             "layer.1.weights is F8_E4M3[3000], the model has f32[3000]; f32, bf16 and f16 are read, convert it"},
+             "layer.1.weights is F8_E4M3[3000], the model has f32[3000]; supported are f32, bf16 and f16: convert it"},
         Case{with("BF16", "2,3", 12), "layer.1.weights is bf16[2,3], the model has f32[3000]\n"}}) {
     CAPTURE(one.said);
     const std::string said = refusal_of(one.bytes);

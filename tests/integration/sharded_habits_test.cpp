@@ -57,10 +57,9 @@ TEST_CASE(
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   for (const char* const call : {"enter", "memory"}) {
-    CHECK(
-        has(ended.err, fmt::format("sharded_worker: refused: ShardedModel::{} was called while ShardedModel::update is "
-                                   "under way in another thread",
-                                   call)));
+    CHECK(has(ended.err, fmt::format("sharded_worker: refused: ShardedModel::{} did nothing because "
+                                     "ShardedModel::update is still running in another thread",
+                                     call)));
   }
   CHECK(ended.summary.at("restarts") == 0);
   CHECK(last_state(job) == well_behaved());
@@ -82,7 +81,7 @@ TEST_CASE("a module that is entered twice before it is left stays whole, and zer
   INFO(ended.err);
   CHECK(ended.exit_code == 3);
   CHECK(has(ended.summary.at("reason"), "coordinator 'zero3' broke a rule: leaving layer.0 forward"));
-  CHECK(has(ended.summary.at("reason"), "[coordinator.zero3] strict = true may mend that"));
+  CHECK(has(ended.summary.at("reason"), "[coordinator.zero3] strict = true may fix that"));
   // Both ranks break off there. If one is seen to be gone before the other, the other repeats the steps since the
   // snapshot alone.
   CHECK(other.ledger("commit").back().at("step") == 5);
@@ -121,9 +120,8 @@ TEST_CASE("a module that is never left, and a value that is asked for after it w
     const char* said;
   };
   for (const Habit& habit :
-       {Habit{"never_leave",
-              "model (forward) is left while layer.0 (forward) is the last that was entered; leave that"},
-        Habit{"use_released", "layer.0.weights is not whole here; enter a module that uses it, or call fetch"}}) {
+       {Habit{"never_leave", "model (forward) was left while layer.0 (forward) is the last entered module; leave that"},
+        Habit{"use_released", "layer.0.weights is not gathered here; enter a module that uses it, or call fetch"}}) {
     CAPTURE(habit.how);
     {  // a program that does so whenever it comes there
       JobRunner job;

@@ -54,7 +54,7 @@ TEST_CASE("what a coordinator has learnt goes on with the ranks that leave or jo
     const Ended ended = job.run(disturbed(remembering_job(4), {disturbance}));
     CHECK(passes_anew(ended) == 1);  // the first of all
     CHECK(last_state(job) == undisturbed());
-    CHECK_FALSE(has(ended.err, "begins anew"));
+    CHECK_FALSE(has(ended.err, "starts without its saved state"));
   }
 }
 
@@ -73,15 +73,14 @@ TEST_CASE("a job that is resumed goes on with what its coordinator had learnt, o
   for (const Again& again :
        {Again{{longer}, 0, ""}, Again{{longer, refuses}, 1, "it remembers nothing of that"},
         Again{{longer, "run.workers=2"}, 0, ""},
-        Again{{longer, "coordinator.budget=1000000"}, 1, "of another coordinator, or of another model"}}) {
+        Again{{longer, "coordinator.budget=1000000"}, 1, "it belongs to another coordinator or another model"}}) {
     JobRunner job;
     CHECK(passes_anew(job.run(remembering_job(4))) == 1);
     std::vector<std::string> words = remembering_job(4, again.sets);
     words.emplace_back("--resume");
     const Ended resumed = job.run(words);
     CHECK(passes_anew(resumed) == again.anew);
-    CHECK(has(resumed.err, "'remembering' does not go on with what was kept of it and begins anew: ") ==
-          (again.anew > 0));
+    CHECK(has(resumed.err, "'remembering' starts without its saved state: ") == (again.anew > 0));
     CHECK(has(resumed.err, again.said));
     CHECK(last_state(job) == expected);
   }
@@ -92,7 +91,8 @@ TEST_CASE("ranks that have kept different things begin anew together, and so do 
   const Ended ended =
       job.run(disturbed(remembering_job(4, {"coordinator.remembering.differs=true"}), {"leave:rank=2,step=6"}));
   CHECK(passes_anew(ended) == 2);
-  CHECK(has(ended.err, "begins anew: not every rank has the same, or can go on with it"));
+  CHECK(has(ended.err,
+            "starts without its saved state: the ranks do not all have the same saved state or cannot all use it"));
   CHECK(last_state(job) == undisturbed());
   JobRunner calm;
   const std::string untied = "app.untie_after=5";
@@ -130,7 +130,7 @@ TEST_CASE("planned goes on with what it has learnt: with ranks that leave or joi
     words.insert(words.end(), {"--resume", "--show-logs"});
     const Ended resumed = job.run(words);
     CHECK(passes_anew(resumed) == again.anew);
-    CHECK(has(resumed.err, "'planned' does not go on with what was kept of it and begins anew: ") == (again.anew > 0));
+    CHECK(has(resumed.err, "'planned' starts without its saved state: ") == (again.anew > 0));
     CHECK(last_state(job) == expected);
   }
 }

@@ -51,9 +51,9 @@ inline std::vector<Parted> ways_to_part() {
   return {{"other_order", "rank 2 entered layer.2 (forward) as visit 1", "entered layer.0 (forward) as visit 1"},
           {"fewer_visits", "rank 2 left model (forward) after 3 visits", "entered layer.2 (forward) as visit 3"},
           {"leave_root_first", "rank 2 left model (backward) after 8 visits", "left layer.0 (backward) after 8 visits"},
-          {"evaluate_alone", "rank 2 began an evaluation", "came to Step::commit after "},
-          {"read_alone", "rank 2 moved layer.2.weights by hand", "came to Step::commit after "},
-          {"set_parameters_alone", "rank 2 began a pass with its modules as set_parameters left them", "began pass 1"}};
+          {"evaluate_alone", "rank 2 began an evaluation", "reached Step::commit after "},
+          {"read_alone", "rank 2 moved layer.2.weights by hand", "reached Step::commit after "},
+          {"set_parameters_alone", "rank 2 began a pass with modules changed by set_parameters", "began pass 1"}};
 }
 /// It is named, long before anybody is taken for hung, and nothing it did is committed.
 inline void check_parted(const Parted& parted, const std::vector<std::string>& sets) {

@@ -89,7 +89,7 @@ TEST_CASE("a rank whose update broke off is ended by name, and nothing of what i
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     CHECK(last_line(job.latest() / "digests.jsonl") == expected);
-    CHECK(has(ended.err, "what this rank owns is of no step: an update, or a move, did not come to its end"));
+    CHECK(has(ended.err, "the shards of this rank belong to no step because an update or a move was not completed"));
     REQUIRE(job.ledger("restart").size() == 1);
     CHECK(job.ledger("restart").front().at("step") == 4);
   }

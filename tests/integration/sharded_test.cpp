@@ -270,9 +270,9 @@ TEST_CASE("a budget above what the device has left is refused by its name") {
       2, {"coordinator.budget=100000000", "coordinator.use=\"eager\"", "accelerator.host.memory_bytes=50000000"}));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
-  CHECK(has(
-      ended.err,
-      "[coordinator] budget = 100000000 is more than the device has left (accelerator 'host': out of device memory"));
+  CHECK(has(ended.err,
+            "[coordinator] budget = 100000000 is more than the free memory of the device (accelerator 'host': out of "
+            "device memory"));
 }
 
 TEST_CASE("the summary says how many bytes of each kind a worker held") {

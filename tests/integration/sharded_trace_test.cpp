@@ -212,7 +212,8 @@ TEST_CASE("a job that is not sharded has a trace of its reductions") {
   const Ended ended = job.run_json({"--trace", "trace.json"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
-  CHECK(has(ended.err, "open it in ui.perfetto.dev; the job is not sharded: all that is in it is how long reductions"));
+  CHECK(
+      has(ended.err, "open it in ui.perfetto.dev; the job is not sharded: the trace has only the times of reductions"));
   CHECK_FALSE(has(ended.err, "pliant trace"));  // which would refuse it
   const TraceFile trace = trace_of(job);
   CHECK_FALSE(trace.model.has_value());
@@ -237,9 +238,9 @@ TEST_CASE("a trace that cannot be written is refused before a worker starts") {
     CHECK(has(ended.err, words));
     CHECK_FALSE(std::filesystem::exists(job.folder() / "pliant-runs"));
   };
-  refused("no/trace.json", "--trace: cannot write no/trace.json: there is no folder no");
+  refused("no/trace.json", "--trace: cannot write no/trace.json: folder no does not exist");
   refused(".", "--trace: . is a directory; name a file");
-  refused("pipe", "--trace: pipe is no regular file; name a file");
+  refused("pipe", "--trace: pipe is not a regular file; name a file");
   job.config(toy_config("workers = 1\n"));
   const Ended foreign = job.run_json({"--trace", "old.json", "--set", "run.attach=\"never\""});
   CHECK(foreign.exit_code == 2);
@@ -253,7 +254,7 @@ TEST_CASE("a program that does not use the embedding API has no trace, and that 
   const Ended ended = job.run_json({"--trace", "trace.json"});
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
-  CHECK(has(ended.err, "warning: trace: trace.json was not written: no worker of this job came to compute with the"));
+  CHECK(has(ended.err, "warning: trace: trace.json was not written: no worker of this job computed anything with the"));
   CHECK_FALSE(std::filesystem::exists(job.folder() / "trace.json"));
   CHECK_FALSE(ended.summary.contains("trace"));
 }

@@ -167,7 +167,7 @@ TEST_CASE(
       const Ended ended = job.run(small_job(job, coordinator, workers));
       INFO(ended.err);
       REQUIRE(ended.exit_code == 0);
-      CHECK(has(ended.out + ended.err, "memory of a rank"));
+      CHECK(has(ended.out + ended.err, "memory per rank"));
       check_as_whole(job);
       CHECK(job.run({"audit", job.latest().string()}).exit_code == 0);
     }

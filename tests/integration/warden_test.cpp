@@ -92,7 +92,8 @@ TEST_CASE("a worker whose agent is killed is told so and ends by itself") {
   for (int rank = 0; rank < 2; ++rank) {
     const std::string log = read_all(job.latest() / "logs" / ("rank-" + std::to_string(rank) + ".log"));
     CHECK(log.find("the agent of this job is gone; `pliant run ") != std::string::npos);
-    CHECK(log.find("` goes on from the newest snapshot, or begins anew without one") != std::string::npos);
+    CHECK(log.find("` continues from the newest snapshot, or starts from the beginning if there is none") !=
+          std::string::npos);
   }
   const Ended resumed = job.paste(read_all(job.latest() / "logs" / "rank-1.log"));
   INFO(resumed.err);

@@ -280,10 +280,10 @@ TEST_CASE("a gather beside compute is shown as a table, with the part that hides
 TEST_CASE("what accel bench cannot do is refused with what is allowed") {
   const std::vector<std::tuple<std::vector<std::string>, int, std::string>> cases{
       {{"hots"}, 3, "did you mean 'host'?"},
-      {{"empty"}, 1, "accelerator 'empty' has no device on this machine"},
-      {{"host", "--device", "3"}, 2, "--device 3: accelerator 'host' has one device here: 0"},
+      {{"empty"}, 1, "accelerator 'empty' finds no device on this machine"},
+      {{"host", "--device", "3"}, 2, "--device 3: accelerator 'host' has one device on this machine: 0"},
       {{"host", "--ranks", "0"}, 2, "--ranks"},
-      {{"host", "--sizes", "4Q"}, 2, "--sizes '4Q': bytes from 1 to 16 GiB"},
+      {{"host", "--sizes", "4Q"}, 2, "--sizes '4Q': give sizes from 1 B to 16 GiB"},
       {{"host", "--sizes", "0"}, 2, "--sizes '0'"},
       {{"host", "--sizes", "17GiB"}, 2, "--sizes '17GiB'"},
       {{"host", "--sizes", "99999999999999999999"}, 2, "--sizes '99999999999999999999'"},

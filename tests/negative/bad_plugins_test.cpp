@@ -24,37 +24,37 @@ Outcome plan_with(const ScratchFolder& folder, const std::string& name) {
 
 const std::vector<Case>& refused_when_opened() {
   static const std::vector<Case> kCases{
-      {"no-symbol", "it has no symbol pliant_plugin_entry_v1"},
+      {"no-symbol", "it lacks the symbol pliant_plugin_entry_v1"},
       {"other-major", "it is built for plugin ABI 7, this host offers 1"},
-      {"too-new", "it needs a host of ABI 1.99 or later, this host offers 1.1; update pliant"},
-      {"undefined-symbol", "the loader says: "},
+      {"too-new", "it needs a host with ABI 1.99 or later, this host offers 1.1; update pliant"},
+      {"undefined-symbol", "cannot load it: "},
       {"undefined-symbol", "nobody_defines_this"},
       {"null-record", "its entry returned no record"},
       {"short-record", "its record is too short: 24 bytes"},
       {"null-vtable", "its vtable is NULL"},
       {"short-vtable", "its vtable is too short: 8 bytes"},
       {"null-slot", "slot 'plan' of its vtable is NULL"},
-      {"wrong-kind", "it is of kind pliant.lr_rule/0, but [elasticity] needs pliant.elasticity_policy/0"},
+      {"wrong-kind", "its kind is pliant.lr_rule/0, but [elasticity] needs pliant.elasticity_policy/0"},
       {"other-revision", "it is built for pliant.elasticity_policy/7, this host offers pliant.elasticity_policy/0"},
       {"null-name", "kind, name, version or summary of its record is NULL"},
-      {"another-name", "its file is named for 'another-name', but it calls itself 'somebody-else'"},
+      {"another-name", "its file name says 'another-name', but its record says 'somebody-else'"},
       {"no-create", "create or destroy of its record is NULL"},
-      {"only-save", "it has only one of save and load"},
+      {"only-save", "it has only one of save and load; it needs both or none"},
       {"null-options", "it declares 2 options, but its table is NULL"},
       {"zero-stride", "the rows of its option table are 0 bytes apart"},
       {"null-key", "row 2 of its option table has no valid key"},
       {"bad-key", "row 2 of its option table has no valid key"},
-      {"duplicate-key", "option 'first' of its table: the key is there twice"},
-      {"null-doc", "option 'second' of its table: it has no doc"},
+      {"duplicate-key", "option 'first' of its table: the key is not unique"},
+      {"null-doc", "option 'second' of its table: its doc is missing"},
       {"null-unit", "option 'second' of its table: its unit is NULL"},
-      {"default-out-of-range", "option 'second' of its table: its default 50 is out of its own range"},
+      {"default-out-of-range", "option 'second' of its table: its default 50 is outside its range"},
       {"empty-range", "option 'second' of its table: its range is empty"},
       {"unknown-type", "option 'second' of its table: type 99 is unknown"},
-      {"default-of-another-type", "its default is of another type"},
-      {"default-points-nowhere", "its default points nowhere"},
+      {"default-of-another-type", "its default has another type"},
+      {"default-points-nowhere", "its default is NULL"},
       {"null-choices", "its choices are NULL"},
-      {"short-option", "row 2 of its option table says it has 16 bytes"},
-      {"required-with-default", "it is required and has a default"},
+      {"short-option", "row 2 of its option table claims 16 bytes"},
+      {"required-with-default", "it is required but has a default"},
   };
   return kCases;
 }
@@ -96,14 +96,14 @@ TEST_CASE("a plugin that reports success without an instance is refused") {
   const ScratchFolder folder;
   const Outcome outcome = plan_with(folder, "create-makes-nothing");
   CHECK(outcome.exit_code == 3);
-  CHECK(outcome.err.find("create reported success but made no instance") != std::string::npos);
+  CHECK(outcome.err.find("create returned success but no instance") != std::string::npos);
 }
 
 TEST_CASE("a status that the ABI does not have is reported as one") {
   const ScratchFolder folder;
   const Outcome outcome = plan_with(folder, "create-silent");
   CHECK(outcome.exit_code == 3);
-  CHECK(outcome.err.find("failed with status 77 and gave no message (status 77 is none of the ABI's)") !=
+  CHECK(outcome.err.find("failed with status 77 and gave no message (status 77 is not defined by the ABI)") !=
         std::string::npos);
 }
 

@@ -17,9 +17,9 @@ using pliant::test::ScratchFolder;
 TEST_CASE("a wrong command line ends with 2, the near word and where to read more") {
   const ScratchFolder folder;
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{}, "pliant: error: a command is missing: plan, "},
+      {{}, "pliant: error: a command is missing; commands: plan, "},
       {{"plam"}, "unknown command 'plam'; did you mean 'plan'?"},
-      {{"plugin"}, "a command is missing: list, info, check"},
+      {{"plugin"}, "a command is missing; commands: list, info, check"},
       {{"plugin", "lst"}, "unknown command 'lst'; did you mean 'list'?"},
       {{"plan"}, "CONFIG is required"},
       {{"plan", "a.toml", "--jsn"}, "unknown option '--jsn'; did you mean '--json'?"},

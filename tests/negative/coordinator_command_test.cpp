@@ -231,7 +231,7 @@ TEST_CASE("coordinators are compared in one table, each with its own options") {
   const Outcome text = simulated(folder, config, {"--compare", "zero3,planned"});
   CHECK(text.exit_code == 0);
   CHECK(says(text.out, "coordinator"));
-  CHECK(says(text.out, "of the larger"));
+  CHECK(says(text.out, "time / bound"));
   CHECK(simulated(folder, config, {"--compare", "zero3,none-such"}).exit_code == 3);
   CHECK(simulated(folder, config, {"--compare", "zero3,"}).exit_code == 2);
 }
@@ -253,7 +253,7 @@ TEST_CASE("a curve over budgets says what is refused, which budget will do, and 
   CHECK(runs[3].at("coordinator") == "zero3");
   CHECK(runs[3].at("keeps_budget") == false);
   CHECK(runs[3].at("fits") == false);
-  CHECK(says(runs[3].at("error"), "keeps no budget below the whole model"));
+  CHECK(says(runs[3].at("error"), "keeps no budget below the size of the model"));
   CHECK(runs[3].at("step").at("whole_at_once") > 24 << 20);
   CHECK(runs[7].at("fits") == true);
   const std::string figure = read_all(folder.path() / "curve.svg");
@@ -262,7 +262,7 @@ TEST_CASE("a curve over budgets says what is refused, which budget will do, and 
   const Outcome text = simulated(folder, kPlanned, {"--budget", "4MiB,24MiB,40MiB,1GiB"});
   CHECK(text.exit_code == 0);
   CHECK(says(text.out, "planned at 4 MiB: [coordinator] budget = 4194304 is too small"));
-  CHECK(says(text.out, "is the least budget here within 5 % of its fastest step"));
+  CHECK(says(text.out, "is the smallest budget here whose step is within 5 % of the fastest"));
   const Outcome none = simulated(folder, kPlanned, {"--budget", "1MiB,2MiB"});
   CHECK(none.exit_code == 2);
   CHECK(says(none.err, "budget = 1048576 is too small"));
@@ -276,14 +276,14 @@ TEST_CASE("options of a simulation that do not go together, or are no sizes, are
     CHECK(outcome.exit_code == 2);
     CHECK(says(outcome.err, words));
   };
-  refused({"--plot", "curve.svg"}, "--plot draws a curve over budgets");
+  refused({"--plot", "curve.svg"}, "--plot draws time against budget");
   refused({"--plot", "curve.svg", "--budget", "1GiB"}, "give two or more");
-  refused({"--lists", "--compare", "planned"}, "--lists is of one simulation");
-  refused({"--budget", "1XB"}, "--budget '1XB': whole bytes with");
-  refused({"--budget", "0.5"}, "--budget '0.5': whole bytes with");
-  refused({"--latency", "5"}, "--latency '5': a time up to 1000 s with its unit");
-  refused({"--bandwidth", "0"}, "--bandwidth '0': bytes a second above 0");
-  refused({"--flops", "fast"}, "--flops 'fast': a number above 0");
+  refused({"--lists", "--compare", "planned"}, "--lists shows one simulation only");
+  refused({"--budget", "1XB"}, "--budget '1XB': give whole bytes with");
+  refused({"--budget", "0.5"}, "--budget '0.5': give whole bytes with");
+  refused({"--latency", "5"}, "--latency '5': give a time up to 1000 s with its unit");
+  refused({"--bandwidth", "0"}, "--bandwidth '0': give bytes per second above 0");
+  refused({"--flops", "fast"}, "--flops 'fast': give a number above 0");
 }
 
 TEST_CASE("costs come from a benchmark of an accelerator") {
@@ -312,8 +312,8 @@ TEST_CASE("costs come from a benchmark of an accelerator") {
     CHECK(says(outcome.err, "--costs: "));
     CHECK(says(outcome.err, words));
   };
-  refused("no json", "is no JSON; it is what `pliant accel bench NAME --json` writes");
-  refused("[1, 2]", "is no benchmark");
+  refused("no json", "is not JSON; give a file written by `pliant accel bench NAME --json`");
+  refused("[1, 2]", "is not a benchmark");
   refused("{\"schema\": \"pliant.plan/1\"}", "is \"pliant.plan/1\", not \"pliant.accel_bench/1\"");
   refused(bench_of(2, "null"), "has no time of all_gather");
   refused(bench_of(2, "[" + reduce + "]"), "has no time of all_gather");

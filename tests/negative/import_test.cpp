@@ -96,7 +96,7 @@ TEST_CASE("import replaces a file only when it is told to, and keeps it when it 
   static_cast<void>(folder.write("old.toml", "mine"));
   const Outcome refused = folder.import({"--output", "old.toml"});
   CHECK(refused.exit_code == 2);
-  CHECK(refused.err == "pliant: error: old.toml exists already; choose another name, or replace it with --force\n");
+  CHECK(refused.err == "pliant: error: old.toml exists already; choose another name, or overwrite it with --force\n");
   CHECK(read_all(folder / "old.toml") == "mine");
   static_cast<void>(folder.write("ds.json", "{"));
   CHECK(folder.import({"--output", "old.toml", "--force"}).exit_code == 2);
@@ -113,13 +113,13 @@ TEST_CASE("import says why a file cannot be written, and leaves nothing behind")
   const Folder folder;
   const Outcome missing = folder.import({"--output", "no/such/pliant.toml"});
   CHECK(missing.exit_code == 2);
-  CHECK(missing.err == "pliant: error: cannot write no/such/pliant.toml: there is no folder no/such\n");
+  CHECK(missing.err == "pliant: error: cannot write no/such/pliant.toml: folder no/such does not exist\n");
   const Outcome directory = folder.import({"--output", ".", "--force"});
   CHECK(directory.exit_code == 2);
   CHECK(contains(directory.err, "pliant: error: . is a directory; name a file"));
   const Outcome device = folder.import({"--output", "/dev/null", "--force"});
   CHECK(device.exit_code == 2);
-  CHECK(contains(device.err, "/dev/null is no regular file"));
+  CHECK(contains(device.err, "/dev/null is not a regular file"));
   CHECK(fs::is_character_file("/dev/null"));
 }
 
@@ -149,5 +149,5 @@ TEST_CASE("import refuses a bad source with 2 and its place") {
   const Outcome json = folder.import({"--json"});
   CHECK(nlohmann::json::parse(json.out)["schema"] == "pliant.error/1");
   CHECK(contains(folder.import({"--set", "run.workers=2"}).err, "give it to the command that reads the TOML"));
-  CHECK(contains(folder.import({"--force"}).err, "--force replaces the file of --output; give one"));
+  CHECK(contains(folder.import({"--force"}).err, "--force overwrites the file of --output; give --output, too"));
 }

@@ -69,7 +69,7 @@ TEST_CASE(
     CAPTURE(outcome.err);
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.out.empty());
-    CHECK(has(outcome.err, "pliant.toml:10:24: error: coordinator 'zero3': offload_param_device = \"nvme\" keeps"));
+    CHECK(has(outcome.err, "pliant.toml:10:24: error: coordinator 'zero3': offload_param_device = \"nvme\" needs"));
   }
   CHECK(folder.plan({"--set", "coordinator.zero3.offload_param_device=\"none\""}).exit_code == 0);
 }
@@ -111,7 +111,7 @@ TEST_CASE("nodes become ranks, and ranks, devices and nodes stay apart") {
   CHECK(plan["nodes"] == 3);
   CHECK(plan["world_size_ranges"] == json{{2, 16, 2}});
   CHECK(plan["unusable_count"] == 7);
-  CHECK(has(folder.plan({}).out, "\nnodes  devices  world size  micro-batch  a step"));
+  CHECK(has(folder.plan({}).out, "\nnodes  devices  world size  micro-batch  per step"));
   CHECK(folder.plan({"--nodes", "3", "--world-size", "6"}).exit_code == 2);
   const Outcome seven = folder.plan({"--world-size", "7"});
   CHECK(seven.exit_code == 2);
@@ -127,7 +127,7 @@ TEST_CASE("policies are compared over the same cluster sizes, and drawn") {
   REQUIRE(compared["policies"].size() == 3);
   CHECK(compared["policies"][0]["at_world_size"].is_null());
   CHECK(compared["policies"][0]["efficiency_of_cluster"] == doctest::Approx(10.0 / 11.0));
-  CHECK(has(compared["policies"][1]["remark"], "another batch, 1980 rows"));
+  CHECK(has(compared["policies"][1]["remark"], "another global batch, 1980 rows"));
   CHECK(compared["policies"][2]["at_world_size"]["world_size"] == 11);
   CHECK(compared["policies"][2]["mean_efficiency"] > compared["policies"][0]["mean_efficiency"]);
   CHECK(folder.plan({"--compare", "v0.1,exact", "--plot", "figure.svg"}).exit_code == 0);

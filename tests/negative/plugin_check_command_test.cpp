@@ -28,16 +28,14 @@ TEST_CASE("plugin check: a wrong command line ends with 2, what is allowed, and 
   const ScratchFolder folder;
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{}, "the plugin FILE is missing"},
-      {{kHost, "--only", "nonsense"},
-       "--only 'nonsense': no check of this plugin has such a name; subjects: plugin, device"},
-      {{kHost, "--only", "*"}, "--only '*': no regular expression, such as memory or 'copy|fill'"},
+      {{kHost, "--only", "nonsense"}, "--only 'nonsense': no check of this plugin matches; subjects: plugin, device"},
+      {{kHost, "--only", "*"}, "--only '*': not a regular expression such as memory or 'copy|fill'"},
       {{kHost, "--seed", "many"}, "--seed 'many': a whole number from 0 to 18446744073709551615"},
       {{kHost, "--seed", "-1"}, "--seed '-1': a whole number"},
       {{kHost, "--seed", "18446744073709551616"}, "--seed '18446744073709551616': a whole number"},
       {{kHost, "--reproduce", "memory.aligned"}, "--reproduce 'memory.aligned': CHECK:SEED"},
       {{kHost, "--reproduce", "memory.aligned:x"}, "the seed 'x': a whole number"},
-      {{kHost, "--reproduce", "memory.algned:1"},
-       "--reproduce 'memory.algned': no check of this plugin has such a name"},
+      {{kHost, "--reproduce", "memory.algned:1"}, "--reproduce 'memory.algned': no check of this plugin matches"},
       {{kHost, "--set", "colour=red"},
        "--set colour: the plugin has no such option; it has: memory_bytes, chunk_bytes"},
       {{kHost, "--set", "memory_bytes=much"}, "--set memory_bytes=much: 'much' is not an integer"},
@@ -86,8 +84,8 @@ TEST_CASE("plugin check: what is neither a file nor a plugin ends with 3 and the
     const Outcome outcome = check_plugin(folder, {given});
     CHECK(outcome.exit_code == 3);
     CHECK(outcome.out.empty());
-    CHECK(outcome.err == "pliant: error: " + given + ": there is no such file, and no such plugin; did you mean '" +
-                             meant + "'? pliant plugin list shows those that are found\n");
+    CHECK(outcome.err == "pliant: error: " + given + ": no such file and no such plugin; did you mean '" + meant +
+                             "'? pliant plugin list shows the installed plugins\n");
   }
 }
 

@@ -90,14 +90,15 @@ TEST_CASE("plugin new: bad names, unknown kinds and folders that exist end with 
   std::filesystem::create_directory(there);
   const std::string fresh = (scratch.path() / "fresh").string();
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{"elasticity", "My Policy", "--dir", fresh}, "'My Policy' cannot be the name of a plugin: up to 64 of a-z"},
-      {{"elasticity", ".hidden", "--dir", fresh}, "'.hidden' cannot be the name of a plugin"},
-      {{"elasticity", "../up", "--dir", fresh}, "'../up' cannot be the name of a plugin"},
-      {{"elasticity", "", "--dir", fresh}, "'' cannot be the name of a plugin"},
+      {{"elasticity", "My Policy", "--dir", fresh},
+       "'My Policy' is not a valid plugin name; allowed: up to 64 characters of a-z"},
+      {{"elasticity", ".hidden", "--dir", fresh}, "'.hidden' is not a valid plugin name"},
+      {{"elasticity", "../up", "--dir", fresh}, "'../up' is not a valid plugin name"},
+      {{"elasticity", "", "--dir", fresh}, "'' is not a valid plugin name"},
       {{"smapler", "fine", "--dir", fresh},
-       "no template of the kind 'smapler'; did you mean 'sampler'?; kinds: accelerator, balancer, coordinator, "
+       "no template for the kind 'smapler'; did you mean 'sampler'?; kinds: accelerator, balancer, coordinator, "
        "elasticity, lr, rendezvous, sampler"},
-      {{"lr", "fine", "--dir", there}, there + " is there already; name another folder with --dir"},
+      {{"lr", "fine", "--dir", there}, there + " exists already; name another folder with --dir"},
   };
   for (const auto& [args, wanted] : cases) {
     const Outcome outcome = make(scratch, args);
@@ -115,7 +116,7 @@ TEST_CASE("plugin new: a folder that cannot be made ends with 1 and the system's
   const std::string deep = (scratch.path() / "no" / "such").string();
   const Outcome outcome = make(scratch, {"lr", "fine", "--dir", deep});
   CHECK(outcome.exit_code == 1);
-  CHECK(outcome.err.find(deep + " cannot be made: No such file or directory") != std::string::npos);
+  CHECK(outcome.err.find("cannot create " + deep + ": No such file or directory") != std::string::npos);
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST_CASE("a trace is shown by ranks and steps, with the longest waits and their
   CHECK(says(made.out, "2 cut off"));
   CHECK(says(made.out, "step 2, rank 0: layers.2 began 3.1 ms late: budget full until layers.0 was released\n"));
   CHECK(says(made.out, "budget full"));
-  CHECK(says(made.out, "of it in steady steps"));
+  CHECK(says(made.out, "in steady steps"));
 }
 
 TEST_CASE("the JSON of a trace has every step and every wait") {
@@ -139,7 +139,7 @@ TEST_CASE("the timeline of a step has its lanes, its budget and its waits") {
   CHECK(says(drawn, "<svg "));
   CHECK(says(drawn, "</svg>"));
   for (const char* const words : {"planned: step 2, rank 0 of 2", ">program<", ">exchange<", ">waits<", ">budget<",
-                                  "whole at once, MiB", "ms since the step began", ">gather ahead<"}) {
+                                  "gathered, MiB", "ms since the step began", ">prefetch<"}) {
     CHECK(says(drawn, words));
   }
   CHECK(!says(drawn, "nan"));
@@ -160,13 +160,13 @@ TEST_CASE("what is no trace, or not the one that was asked for, is refused in wo
   std::string later = text;
   later.replace(later.find("pliant.trace/1"), 14, "pliant.trace/9");
   CHECK(says(refusal(folder, {"trace", folder.write("later.json", later).string()}), "pliant.trace/9"));
-  CHECK(says(refusal(folder, {"trace", folder.write("other.json", "{\"a\": 1}").string()}), "is no trace"));
-  CHECK(says(refusal(folder, {"trace", folder.write("words.txt", "not at all").string()}), "is no trace"));
+  CHECK(says(refusal(folder, {"trace", folder.write("other.json", "{\"a\": 1}").string()}), "is not a trace"));
+  CHECK(says(refusal(folder, {"trace", folder.write("words.txt", "not at all").string()}), "is not a trace"));
   TraceFile plain = two_ranks().trace;
   plain.model.reset();
   plain.coordinator.clear();
   plain.ranks.clear();
-  CHECK(says(refusal(folder, {"trace", written(folder, plain, "plain.json")}), "a job that is not sharded"));
+  CHECK(says(refusal(folder, {"trace", written(folder, plain, "plain.json")}), "a job without sharding"));
   CHECK(says(refusal(folder, {"trace", file, "--rank", "7"}), "--rank 7: "));
   CHECK(says(refusal(folder, {"trace", file, "--rank", "7"}), "has no such rank; it has 0, 1"));
   CHECK(says(refusal(folder, {"trace", file, "--step", "9"}), "has no such step; it has 0 to 2"));
@@ -174,7 +174,7 @@ TEST_CASE("what is no trace, or not the one that was asked for, is refused in wo
   HandMadeTrace begun({10});
   begun.call(TracedCall::Kind::kBeginPass);
   CHECK(says(refusal(folder, {"trace", written(folder, begun.trace, "begun.json"), "--plot", "x.svg"}),
-             "no step of rank 0 was recorded from its begin to its end"));
+             "no step of rank 0 was recorded completely"));
   CHECK(run_pliant(folder, {"trace", written(folder, begun.trace, "begun.json")}).exit_code == 0);
 }
 
@@ -214,14 +214,14 @@ TEST_CASE("a plan of memory takes the model and its visits from a trace") {
   begun.call(TracedCall::Kind::kBeginPass);
   const Outcome none = of(begun.trace, "begun.json");
   CHECK(none.exit_code == 2);
-  CHECK(says(none.err, "has no step that was recorded from its begin to its end"));
+  CHECK(says(none.err, "has no completely recorded step"));
   TraceFile plain = shared.trace;
   plain.model.reset();
   plain.ranks.clear();
   const Outcome unsharded = of(plain, "plain.json");
   CHECK(unsharded.exit_code == 2);
   CHECK(says(unsharded.err, "--memory: "));
-  CHECK(says(unsharded.err, "a job that is not sharded"));
+  CHECK(says(unsharded.err, "a job without sharding"));
 }
 
 TEST_CASE("a plan of memory says of every valid world size what a rank takes, and in a table how many it leaves out") {
@@ -290,7 +290,7 @@ TEST_CASE("a plan of memory by a step in one pass over several micro-batches is 
   const json apart = json::parse(planned(1, {"--json"}));
   CHECK(apart.at("layer_order") == false);
   CHECK(together.at("world_sizes")[0].at("whole_at_once") > apart.at("world_sizes")[0].at("whole_at_once"));
-  CHECK(says(planned(8, {}), ", a step in one pass\n"));
+  CHECK(says(planned(8, {}), ", one pass per step\n"));
 }
 
 namespace {
@@ -376,15 +376,15 @@ TEST_CASE("what a device computed beside the host is not to be seen between call
   made.trace.host_visible = false;
   const Outcome beside = played(folder, made.trace);
   CHECK(beside.exit_code == 2);
-  CHECK(says(beside.err, "was recorded where a device computes beside the host"));
-  CHECK(says(beside.err, "give what the device computes: --flops RATE, and --tokens N"));
+  CHECK(says(beside.err, "was recorded with a device that computes asynchronously"));
+  CHECK(says(beside.err, "give the compute cost yourself: --flops RATE and --tokens N"));
   CHECK(played(folder, made.trace, {"--budget", "1MiB,2MiB"}).exit_code == 2);
   CHECK(json::parse(played(folder, made.trace, {"--flops", "1T"}).out).at("costs").at("compute") == "flops");
   CHECK(played(folder, made.trace, {"--flops", "1T", "--budget", "1MiB,2MiB"}).exit_code == 0);
   made.trace.host_visible.reset();
   const Outcome older = played(folder, made.trace);
   CHECK(older.exit_code == 2);
-  CHECK(says(older.err, "is of an older version and does not say whether a device computed beside the host"));
+  CHECK(says(older.err, "is of an older version and does not say whether a device computed asynchronously"));
 }
 
 TEST_CASE("a trace whose actions name no parameter is refused in words by whoever reads it") {
@@ -396,5 +396,5 @@ TEST_CASE("a trace whose actions name no parameter is refused in words by whoeve
   REQUIRE(at != std::string::npos);
   text.replace(at, action.size(), R"({"do":"release"},{"do":"release"})");
   const std::string said = refusal(folder, {"trace", folder.write("foreign.json", text).string()});
-  CHECK(says(said, "its action \"release\" names no parameter"));
+  CHECK(says(said, "its action \"release\" does not name a parameter"));
 }

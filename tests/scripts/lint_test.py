@@ -16,7 +16,7 @@ ROOT = pathlib.Path(sys.argv[1])
 ROOMS = ["base", "plugin", "config", "collectives", "accelerator", "plan", "data", "balance", "sharded", "rendezvous", "elastic", "elastic/agent"]
 # The files in which lint excuses something, and what it reads the kinds from.
 KEPT = [
-    "scripts/lint", "scripts/rooms.py", ".clang-format", "sdk/include/pliant/sdk/kinds.hpp", "sdk/template",
+    "scripts/lint", "scripts/rooms.py", "scripts/texts.py", ".clang-format", "sdk/include/pliant/sdk/kinds.hpp", "sdk/template",
     "core/src/base/environment.cpp", "core/src/elastic/agent/worker_process.cpp", "core/src/elastic/agent/warden.cpp",
     "core/src/elastic/agent/job.cpp", "core/src/elastic/agent/stop.cpp", "core/src/elastic/run_worker.cpp", "core/src/elastic/session.cpp",
     "accelerators/common/gloo/api.cpp",
@@ -103,6 +103,9 @@ LINES = [
     "docs/explanation/architecture.md: core/src/gone may know `elsewhere`, of which some is no room above it",
     "docs/explanation/architecture.md: door.hpp is no public header, or stands in two rooms",
     "docs/explanation/architecture.md: none.hpp is no public header, or stands in two rooms",
+    "a text that users read has a word for which the field has a plainer one:",
+    '  core/src/plan/told.cpp:2: "told" (says, reports, is notified): the rank was told to stop',
+    '  core/src/plan/told.cpp:4: "for so long" (for this long): kill it after it waits for so long',
     "core/src/plan/empty.cpp: it is empty",
     "core/src/plan/silent.cpp: its first line does not say what it is for",
     "sdk/template/lr/my_lr.cpp: the kind [lr] has no template",
@@ -127,6 +130,9 @@ def broken_tree(root):
     write(root, "sdk/testkit/knowing.cpp", cpp('#include "base/room.hpp"'))
     write(root, "samples/inside/inside.cpp", cpp('#include "data/room.hpp"\n#include "pliant/plan.hpp"'))
     write(root, "core/include/pliant/door.hpp", cpp('#include "base/room.hpp"'))
+    write(root, "core/src/plan/told.cpp",
+          cpp('const char* kTold = "the rank was told to stop";  // who tells is no text') +
+          'const char* kKept = "a text that is fine";\nconst char* kLong = "kill it after it waits "\n    "for so long";\n')
     write(root, "core/src/plan/empty.cpp", "")
     write(root, "core/src/plan/silent.cpp", "int silent();\n")
     write(root, "core/src/plan/crooked.cpp", "// Crooked.\nint   crooked( );\n")
@@ -174,6 +180,7 @@ class Lint(unittest.TestCase):
         for line in LINES:
             with self.subTest(line=line):
                 self.assertTrue(any(one.startswith(line) for one in lines), said)
+        self.assertEqual(said.count("  core/src/plan/told.cpp:"), 2, said)  # neither the comment nor the text that is fine
         if shutil.which("clang-format-14"):
             self.assertIn("core/src/plan/crooked.cpp:2:", said)
 

@@ -22,7 +22,7 @@ void HostThread::start() {
   try {
     thread_ = std::thread([this] { loop(); });
   } catch (const std::system_error& refused) {
-    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no thread for a stream: ") + refused.what());
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("cannot create a thread for a stream: ") + refused.what());
   }
 }
 

@@ -110,7 +110,7 @@ std::optional<Reach> MemoryBook::reach_of(const void* pointer, uint64_t bytes, c
   const std::optional<Place> place = place_of(pointer);
   if (!place) return std::nullopt;
   if (bytes > place->bytes - place->offset) {
-    throw Failure(PLIANT_INVALID_ARGUMENT, std::string(what) + " leaves its buffer: " + std::to_string(bytes) +
+    throw Failure(PLIANT_INVALID_ARGUMENT, std::string(what) + " exceeds its buffer: " + std::to_string(bytes) +
                                                " bytes from byte " + std::to_string(place->offset) +
                                                " of a buffer of " + std::to_string(place->bytes));
   }

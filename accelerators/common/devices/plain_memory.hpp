@@ -27,10 +27,9 @@ inline bool is_mapped(const void* pointer, uint64_t bytes) {
 
 /// Throws PLIANT_INVALID_ARGUMENT unless is_mapped. `what` names the memory in the message.
 inline void require_mapped(const void* pointer, uint64_t bytes, const char* what) {
-  sdk::require(is_mapped(pointer, bytes),
-               std::string(what) +
-                   " is memory neither of the device nor of this process; it was freed, or the "
-                   "pointer is wrong");
+  sdk::require(
+      is_mapped(pointer, bytes),
+      std::string(what) + " is memory of neither the device nor this process; it was freed, or the pointer is wrong");
 }
 
 }  // namespace pliant::devices

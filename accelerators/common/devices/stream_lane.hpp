@@ -92,7 +92,7 @@ void enqueue_digest(const typename OwnLane::Memory& memory, Kernels* kernels, ui
   }
   if (kernels == nullptr || !target.device || !source.device) {
     throw sdk::Failure(PLIANT_UNIMPLEMENTED,
-                       "this device has no kernel for digests; copy the memory and take them on the processors");
+                       "this device has no kernel for digests; copy the memory and compute them on the CPU");
   }
   kernels->digest_blocks(to, from, blocks, stream);
 }
@@ -120,8 +120,7 @@ void enqueue_adamw(const typename OwnLane::Memory& memory, Kernels* kernels, con
   }
   if (kernels == nullptr || !all.device) {
     throw sdk::Failure(PLIANT_UNIMPLEMENTED,
-                       "this device has no kernel for updates of AdamW; copy the arrays and update them on the "
-                       "processors");
+                       "this device has no kernel for AdamW updates; copy the arrays and update them on the CPU");
   }
   kernels->adamw(update, arrays, stream);
 }
@@ -140,9 +139,8 @@ void enqueue_norms(const typename OwnLane::Memory& memory, Kernels* kernels, dou
     });
   }
   if (kernels == nullptr || !target.device || !source.device) {
-    throw sdk::Failure(
-        PLIANT_UNIMPLEMENTED,
-        "this device has no kernel for squared norms; copy the elements and take them on the processors");
+    throw sdk::Failure(PLIANT_UNIMPLEMENTED,
+                       "this device has no kernel for squared norms; copy the elements and compute them on the CPU");
   }
   kernels->squared_norms(to, from, count, stream);
 }

@@ -39,7 +39,7 @@ Failure FailureCause::in_words(int32_t own, const std::string& meeting) const {
       if (rank == own) return FailureCause{kDestroyed, rank, 0}.in_words(own, meeting);
       return {PLIANT_PEER_LOST, who + " is lost: it destroyed the communicator while this rank still needed it"};
     case kInjected:
-      return {PLIANT_PEER_LOST, who + " is lost: the simulator was told to lose it"};
+      return {PLIANT_PEER_LOST, who + " is lost: the simulator injected its loss"};
     case kAborted:
       return {PLIANT_ABORTED, rank == own ? "this rank aborted the communicator" : who + " aborted the communicator"};
     case kMismatch:

@@ -16,7 +16,7 @@ void require_process(pid_t owner, const char* driver) {
                                                      std::to_string(owner) + ", which opened " + name + ", and " +
                                                      name +
                                                      " does not survive a fork; open the accelerator after the fork, "
-                                                     "or start the process anew");
+                                                     "or start a new process");
 }
 
 }  // namespace pliant::accelerator

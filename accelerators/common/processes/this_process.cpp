@@ -43,7 +43,7 @@ void require_own(pid_t owner, const char* what) {
                      std::string("this ") + what + " is of process " + std::to_string(owner) + ", and process " +
                          std::to_string(here) +
                          " was forked from it: threads do not survive a fork; open the accelerator after the fork, or "
-                         "start the process anew");
+                         "start a new process");
 }
 
 }  // namespace pliant::accelerator

@@ -51,7 +51,7 @@ uint64_t size_of(const std::string& word) {
   if (problem == std::errc() && factor > 0 && number > 0 && number <= kLargest / factor) return number * factor;
   throw Error(
       Status::kInvalidArgument,
-      fmt::format("--sizes '{}': bytes from 1 to 16 GiB with B, KiB, MiB or GiB behind them, e.g. 4KiB,1MiB,64MiB",
+      fmt::format("--sizes '{}': give sizes from 1 B to 16 GiB with a unit (B, KiB, MiB or GiB), e.g. 4KiB,1MiB,64MiB",
                   word),
       ExitCode::kUsage);
 }
@@ -70,7 +70,7 @@ std::vector<std::string> sections_in(const std::string& list) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const auto near = nearest(name, known);
     throw Error(Status::kInvalidArgument,
-                fmt::format("--only '{}': there is {}{}", name, fmt::join(known, ", "),
+                fmt::format("--only '{}': no such part; parts: {}{}", name, fmt::join(known, ", "),
                             near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front())),
                 ExitCode::kUsage);
   }
@@ -87,7 +87,7 @@ void require_folder_of(const std::filesystem::path& file) {
   std::error_code unknown;
   if (std::filesystem::is_directory(folder, unknown) && ::access(folder.c_str(), W_OK) == 0) return;
   throw Error(Status::kInvalidArgument,
-              fmt::format("--plot: cannot write {}: there is no folder {} that may be written to", file.string(),
+              fmt::format("--plot: cannot write {}: the folder {} does not exist or is not writable", file.string(),
                           folder.string()),
               ExitCode::kUsage);
 }
@@ -153,7 +153,8 @@ void add_bench(CLI::App& accel, Invocation& invocation) {
       ->check(within(1e-6, 3600.0))
       ->type_name("SECONDS")
       ->excludes(repeated);
-  bench.add_option("--plot", given->figure_file, "Draw bandwidth by size into this SVG file")->type_name("FILE.svg");
+  bench.add_option("--plot", given->figure_file, "Plot bandwidth against size into this SVG file")
+      ->type_name("FILE.svg");
   bench.add_option("--config", given->file, "Take options and [plugins] dirs from this config file")->type_name("FILE");
   add_json(bench, invocation);
   bench.footer(std::string("Examples:\n"
@@ -201,7 +202,7 @@ Config accelerator_config(const Invocation& invocation, const ConfigText& given,
 }
 
 void add_accel(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("accel", "List accelerators, or measure how fast one is");
+  CLI::App& command = *app.add_subcommand("accel", "List accelerators, or measure the speed of one");
   command.require_subcommand(1);
   command.footer(std::string("Example:\n  pliant accel bench host") + kCommon);
   add_list(command, invocation);

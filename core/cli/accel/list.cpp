@@ -126,7 +126,8 @@ int list_accelerators(const Invocation& invocation, const std::filesystem::path&
   if (!invocation.json) {
     if (all.empty()) {
       complain(invocation,
-               "pliant: no accelerators found; --plugin-dir, --config or PLIANT_PLUGIN_PATH name more places");
+               "pliant: no accelerators found; name more places to search with --plugin-dir, --config or "
+               "PLIANT_PLUGIN_PATH");
     }
     return emit(list_text(all));
   }

@@ -232,12 +232,12 @@ void open_device(WorkerGroup& group, const Config& config, const BenchQuestion& 
   const std::string& name = config.use("accelerator");
   if (study.devices < 1) {
     const auto missing = seen.at("missing").get<std::string>();
-    throw Error(Status::kNotFound, fmt::format("accelerator '{}' has no device on this machine{}", name,
+    throw Error(Status::kNotFound, fmt::format("accelerator '{}' finds no device on this machine{}", name,
                                                missing.empty() ? "" : ": " + missing));
   }
   if (question.device >= study.devices) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("--device {}: accelerator '{}' has {} here: 0{}", question.device, name,
+                fmt::format("--device {}: accelerator '{}' has {} on this machine: 0{}", question.device, name,
                             study.devices == 1 ? "one device" : fmt::format("{} devices", study.devices),
                             study.devices == 1 ? "" : fmt::format(" to {}", study.devices - 1)),
                 ExitCode::kUsage)

@@ -78,26 +78,29 @@ Rows overlap_rows(const BenchStudy& study) {
 
 std::string explanation(const std::string& section, const BenchStudy& study) {
   if (section == "copy")
-    return "Host memory is pinned. duplex: one copy each way at once, on two streams; GB/s of both.\n";
+    return "Host memory is pinned. duplex: one copy in each direction at once, on two streams; GB/s is the sum of "
+           "both.\n";
   if (section == "latency") {
-    return "enqueue, event record, stream wait event: the call alone. to end: and the wait for its end. event cross "
-           "stream:\na copy on one stream, recorded there, awaited by another, until that one has ended. thread and "
-           "back: what\nwaking a thread and its answer take on this machine, without an accelerator.\n";
+    return "enqueue, event record, stream wait event: the call alone. to end: the call and the wait until its work has "
+           "ended. event cross\nstream: a copy and an event on one stream; a second stream waits for the event; time "
+           "until the second stream is idle.\nthread and back: the time to wake a thread and to get its answer on this "
+           "machine, without an accelerator.\n";
   }
   if (section == "alloc")
-    return "alloc and free; pages that nothing touched. in stream order: the two calls, of memory that is kept.\n";
-  if (section == "reduce") return "size: of one source. GB/s: bytes read and written.\n";
+    return "alloc and free: their pages are not touched. in stream order: the two calls, served from memory kept for "
+           "reuse.\n";
+  if (section == "reduce") return "size: bytes of one source. GB/s: counts bytes read and written.\n";
   if (section == "overlap") {
-    return "time of the slowest rank by the device's clock, f32. gather: an all-gather alone, on a stream of its own. "
-           "compute: a stream\nthat is busy for as long. both: at once. hidden: the part of the gather that takes no "
-           "time beside the computation.\n";
+    return "Times of the slowest rank by the device's clock, f32. gather: an all-gather alone, on its own stream. "
+           "compute: a stream that\nis busy for the same time. both: gather and compute at once. hidden: the part of "
+           "the gather that overlaps with compute.\n";
   }
   return fmt::format(
-      "time of the slowest rank, f32. size: all_gather's result, reduce_scatter's and all_reduce's input of one rank.\n"
-      "in a row: per call, {} calls enqueued at once. limit: a {} by every rank at once that reads and writes as many\n"
-      "bytes as a rank must at least.{}\n",
+      "Times of the slowest rank, f32. size: result of all_gather; input of one rank of reduce_scatter and "
+      "all_reduce.\nin a row: time per call when {} calls are enqueued at once. limit: a {} by every rank at once of "
+      "the fewest bytes\nthat a rank must read and write.{}\n",
       kCallsInARow, study.seen.host_visible ? "memcpy" : "device-to-device copy",
-      study.seen.window_memory ? " windows: all buffers lie in memory that the communicator knows beforehand." : "");
+      study.seen.window_memory ? " windows: all buffers lie in memory that was registered with the communicator." : "");
 }
 
 }  // namespace

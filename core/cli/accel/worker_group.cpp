@@ -118,7 +118,7 @@ WorkerGroup::WorkerGroup(int32_t ranks, const std::function<Answer(int32_t)>& ma
       const int reason = errno;
       for (const int end : ends) ::close(end);
       throw Error(Status::kResourceExhausted,
-                  fmt::format("no process for rank {} of {}: {}; free memory or lower --ranks", rank, ranks,
+                  fmt::format("cannot start a process for rank {} of {}: {}; free memory or lower --ranks", rank, ranks,
                               std::generic_category().message(reason)));
     }
     if (child == 0) {

@@ -64,10 +64,10 @@ void refuse_arguments(const char* what) {
 
 int show_comparison(const Invocation& invocation, const SimulateArguments& arguments, const Config& config,
                     const SimulationQuestion& question) {
-  if (arguments.lists) refuse_arguments("--lists is of one simulation; leave it out beside --compare and --budget");
+  if (arguments.lists) refuse_arguments("--lists shows one simulation only; omit it with --compare or --budget");
   const std::vector<uint64_t> budgets = budgets_in(arguments.budgets);
   if (!arguments.figure_file.empty() && budgets.size() < 2) {
-    refuse_arguments("--plot draws a curve over budgets; give two or more, e.g. --budget 512MiB,1GiB,2GiB");
+    refuse_arguments("--plot draws time against budget; give two or more budgets, e.g. --budget 512MiB,1GiB,2GiB");
   }
   const std::vector<ComparedRun> runs =
       compare_runs(config, question, coordinators_in(arguments.coordinators, config.use("coordinator")), budgets);
@@ -81,14 +81,13 @@ int show_comparison(const Invocation& invocation, const SimulateArguments& argum
 /// What lies between the calls of a recording is what the program computed, where the CPU computed it.
 void require_computed_there(const Recording& recording, const std::string& file) {
   if (recording.trace.host_visible == true) return;
-  const char* const why =
-      recording.trace.host_visible
-          ? "was recorded where a device computes beside the host: between two calls stands what it "
-            "took to launch work, not what the device computed"
-          : "is of an older version and does not say whether a device computed beside the host, so "
-            "that what stands between two calls may be but the launch of work";
+  const char* const why = recording.trace.host_visible
+                              ? "was recorded with a device that computes asynchronously: the time between two calls "
+                                "is that of launching work, not of computing"
+                              : "is of an older version and does not say whether a device computed asynchronously: the "
+                                "time between two calls may be only that of launching work";
   throw Error(Status::kFailedPrecondition,
-              fmt::format("--trace: {} {}; give what the device computes: --flops RATE, and --tokens N", file, why),
+              fmt::format("--trace: {} {}; give the compute cost yourself: --flops RATE and --tokens N", file, why),
               ExitCode::kUsage);
 }
 
@@ -122,7 +121,8 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
                               .lists = arguments.lists};
   const bool compares = !arguments.coordinators.empty() || !arguments.budgets.empty();
   if (compares) return show_comparison(invocation, arguments, config, question);
-  if (!arguments.figure_file.empty()) refuse_arguments("--plot draws a curve over budgets; give them with --budget");
+  if (!arguments.figure_file.empty())
+    refuse_arguments("--plot draws time against budget; give the budgets with --budget");
   const Simulation made = simulate(config, question);
   return emit(invocation.json ? simulation_json(made, question) : simulation_text(made, question));
 }
@@ -130,11 +130,12 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
 void add_model_options(CLI::App& command, SimulateArguments& arguments) {
   CLI::Option* layers =
       command
-          .add_option("--layers", arguments.layers, "Layers of the model, each a weight and a bias of 1024. Default: 8")
+          .add_option("--layers", arguments.layers,
+                      "Number of layers of the model, each with a weight and a bias of 1024 elements. Default: 8")
           ->type_name("N")
           ->check(within(1, 1000000));
   CLI::Option* elements =
-      command.add_option("--elements", arguments.elements, "Elements of each weight. Default: 1048576")
+      command.add_option("--elements", arguments.elements, "Number of elements of each weight. Default: 1048576")
           ->type_name("N")
           ->check(within(0, 1 << 30));
   CLI::Option* safetensors =
@@ -149,14 +150,14 @@ void add_model_options(CLI::App& command, SimulateArguments& arguments) {
   CLI::Option* micro_batches =
       command
           .add_option("--micro-batches", arguments.micro_batches,
-                      "Micro-batches of a step, each with a pass of its own: a forward and a backward. Default: 1")
+                      "Number of micro-batches per step, each with its own pass: a forward and a backward. Default: 1")
           ->type_name("N")
           ->check(within(1, 1000));
   command
       .add_option("--trace", arguments.trace,
-                  "Take the model, the visits of the longest step and what the program computed between them from this "
-                  "trace of a run; with --flops or --tokens what is computed is worked out, as it must be where a "
-                  "device computed beside the host")
+                  "Take the model, the visits of the longest step and the compute times between them from this trace "
+                  "of a run. With --flops or --tokens compute times are calculated instead; this is needed if a device "
+                  "computed asynchronously")
       ->type_name("TRACE.json")
       ->excludes(layers)
       ->excludes(elements)
@@ -167,28 +168,30 @@ void add_model_options(CLI::App& command, SimulateArguments& arguments) {
 void add_cost_options(CLI::App& command, CostArguments& costs) {
   command
       .add_option("--costs", costs.bench_file,
-                  "Take what collectives cost from this file, which `pliant accel bench NAME --json` has written")
+                  "Take the cost of collectives from this file, written by `pliant accel bench NAME --json`")
       ->type_name("BENCH.json");
-  command.add_option("--latency", costs.latency, "What a collective takes, whatever its size. Default: 20us")
+  command.add_option("--latency", costs.latency, "Fixed time of a collective, regardless of its size. Default: 20us")
       ->type_name("TIME");
   command
       .add_option("--bandwidth", costs.bandwidth,
-                  "Bytes a second that a rank gets from the others in a collective. Default: 25GB/s")
+                  "Bandwidth at which a rank receives from the others in a collective. Default: 25GB/s")
       ->type_name("RATE");
   command
-      .add_option("--launch", costs.launch,
-                  "What any other work of the exchange takes, whatever its size: casts, zeros, sums. Default: 5us")
+      .add_option(
+          "--launch", costs.launch,
+          "Fixed time of any other work of the exchange (casts, zeros, sums), regardless of its size. Default: 5us")
       ->type_name("TIME");
   command
       .add_option("--memory-bandwidth", costs.memory_bandwidth,
-                  "Bytes a second that such work reads and writes. Default: 1000GB/s")
+                  "Bandwidth at which such work reads and writes. Default: 1000GB/s")
       ->type_name("RATE");
   command
       .add_option("--flops", costs.flops,
-                  "Operations a second that the device reaches in this model. A module takes two for each element and "
-                  "token forward, and four backward. Default: 100T")
+                  "Floating-point operations per second of the device in this model. A module needs two per element "
+                  "and token forward, four backward. Default: 100T")
       ->type_name("RATE");
-  command.add_option("--tokens", costs.tokens, "Tokens that a rank computes in a pass. Default: 4096")->type_name("N");
+  command.add_option("--tokens", costs.tokens, "Number of tokens that a rank computes in a pass. Default: 4096")
+      ->type_name("N");
 }
 
 void add_comparison_options(CLI::App& command, SimulateArguments& arguments) {
@@ -199,38 +202,38 @@ void add_comparison_options(CLI::App& command, SimulateArguments& arguments) {
       ->check(offers_plugins("coordinator"))
       ->type_name("NAME,...");
   command
-      .add_option(
-          "--budget", arguments.budgets,
-          "Simulate with each of these in place of [coordinator] budget; one that keeps none is shown with what "
-          "it holds")
+      .add_option("--budget", arguments.budgets,
+                  "Simulate with each of these instead of [coordinator] budget; a coordinator that keeps no budget is "
+                  "shown with its own peak")
       ->type_name("SIZE,...");
   command
       .add_option("--plot", arguments.figure_file,
-                  "Draw the time of a step against the budget into this SVG file, a line for each coordinator")
+                  "Plot the time of a step against the budget into this SVG file, one line per coordinator")
       ->type_name("FILE.svg");
 }
 
 }  // namespace
 
 void add_coordinator(CLI::App& app, Invocation& invocation) {
-  CLI::App* group = app.add_subcommand("coordinator", "Coordinators of sharded parameters");
+  CLI::App* group = app.add_subcommand("coordinator", "Simulate coordinators of sharded parameters");
   group->require_subcommand(1);
   group->footer(
       "Example:\n  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n\n"
       "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   CLI::App* command = group->add_subcommand(
-      "simulate", "What the coordinator of a config does over a model, and how long steps take, without a device");
+      "simulate",
+      "Simulate the coordinator of a config over a model: its actions and the time of steps, without a device");
   auto arguments = std::make_shared<SimulateArguments>();
-  command->add_option("CONFIG", arguments->file, "The config, which has [coordinator]")->required();
+  command->add_option("CONFIG", arguments->file, "The config file; it needs [coordinator]")->required();
   add_model_options(*command, *arguments);
   add_comparison_options(*command, *arguments);
   add_cost_options(*command, arguments->costs);
-  command->add_flag("--lists", arguments->lists, "Show every call that was answered with actions, and these");
+  command->add_flag("--lists", arguments->lists, "Show the actions of every call that returned some");
   add_json(*command, invocation);
   command->footer(
-      "Every answer is held against the rules that jobs hold it against. Modules are visited in the order of the\n"
-      "model, backward the other way round. Times are those of a clock on paper: a device with a stream for the\n"
-      "program and one for what ranks exchange, of as many ranks as [run] workers says.\n\n"
+      "Every answer is checked against the rules that jobs check. Modules are visited in the order of the model, and "
+      "backward in\nreverse. Times are computed, not measured: each of [run] workers ranks has a device with one "
+      "stream for the program and\none for the exchange.\n\n"
       "Examples:\n"
       "  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n"
       "  pliant coordinator simulate pliant.toml --safetensors model.safetensors --lists\n"

@@ -35,7 +35,7 @@ class Contestant {
     try {
       made.step = last_step(budget.value_or(0));
       if (budget && *budget > 0 && made.step->most > *budget) {
-        made.refusal = fmt::format("{} are whole at once", text_of_bytes(static_cast<double>(made.step->most)));
+        made.refusal = fmt::format("gathers {} at its peak", text_of_bytes(static_cast<double>(made.step->most)));
       }
     } catch (const Error& error) {
       if (!first_error_) first_error_ = error;
@@ -64,7 +64,7 @@ class Contestant {
     run.step = without_budget_;
     run.refusal.clear();
     if (without_budget_->most <= *run.budget) return;
-    run.refusal = fmt::format("keeps no budget below the whole model, and {} are whole at once",
+    run.refusal = fmt::format("keeps no budget below the size of the model, and gathers {} at its peak",
                               text_of_bytes(static_cast<double>(without_budget_->most)));
   }
 

@@ -62,7 +62,7 @@ Line fitted(const std::vector<TimedSize>& measured) {
 
 Error no_benchmark(const std::string& file, const std::string& why) {
   return {Status::kInvalidArgument,
-          fmt::format("--costs: {} {}; it is what `pliant accel bench NAME --json` writes", file, why),
+          fmt::format("--costs: {} {}; give a file written by `pliant accel bench NAME --json`", file, why),
           ExitCode::kUsage};
 }
 
@@ -76,12 +76,12 @@ std::string_view last_line(std::string_view text) {
 BenchJson read_benchmark(const std::string& file) {
   const Result<std::string> text = config::read_text(file);
   if (!text) throw text.error().with_message("--costs: " + text.error().message());
-  if (nests_deeper(*text, kDeepestBench)) throw no_benchmark(file, "is no benchmark");
+  if (nests_deeper(*text, kDeepestBench)) throw no_benchmark(file, "is not a benchmark");
   BenchJson json = BenchJson::parse(*text, nullptr, false);
   if (json.is_discarded()) json = BenchJson::parse(last_line(*text), nullptr, false);
-  if (json.is_discarded()) throw no_benchmark(file, "is no JSON");
+  if (json.is_discarded()) throw no_benchmark(file, "is not JSON");
   const auto schema = json.is_object() ? json.find("schema") : json.end();
-  if (schema == json.end() || !schema->is_string()) throw no_benchmark(file, "is no benchmark");
+  if (schema == json.end() || !schema->is_string()) throw no_benchmark(file, "is not a benchmark");
   if (*schema != kBenchSchema) {
     throw no_benchmark(file, fmt::format("is \"{}\", not \"{}\"", printable(schema->get<std::string>()), kBenchSchema));
   }

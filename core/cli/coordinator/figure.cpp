@@ -138,11 +138,11 @@ std::string comparison_figure(const std::vector<ComparedRun>& runs) {
   double y = kCurveTop;
   for (size_t i = 0; i < curves.size(); ++i, y += kCurveLegend) {
     const char* const color = kFigureColors[i % kFigureColors.size()];
-    const char* const remark = curves[i].points.empty() ? ": fits into none of the budgets" : "";
+    const char* const remark = curves[i].points.empty() ? ": fits none of the budgets" : "";
     body += draw_curve(curves[i], plane, color);
     body += legend_line(y, fmt::format("stroke=\"{}\" stroke-width=\"2.2\"", color), curves[i].name + remark);
   }
-  body += legend_line(y, "stroke=\"#444\" stroke-dasharray=\"6 3\"", "the computation alone");
+  body += legend_line(y, "stroke=\"#444\" stroke-dasharray=\"6 3\"", "computation alone");
   return svg_document(kCurveWidth, kCurveHeight, kCurveLeft, "Time of a step, by budget", body);
 }
 

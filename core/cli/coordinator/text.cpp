@@ -65,8 +65,8 @@ std::string simulation_text(const Simulation& simulation, const SimulationQuesti
   for (const HeardCall& one : simulation.calls)
     text += fmt::format("step {}: {}: {}\n", one.step + 1, one.call, fmt::join(one.actions, "; "));
   if (!text.empty()) text += "\n";
-  std::vector<std::vector<std::string>> rows{{"step", "collectives", "gathered", "of it ahead", "bytes",
-                                              "whole at once", "reduces", "time", "compute", "transfer"}};
+  std::vector<std::vector<std::string>> rows{{"step", "collectives", "gathered", "prefetched", "bytes", "peak gathered",
+                                              "reduces", "time", "compute", "transfer"}};
   const bool has_places = std::any_of(simulation.steps.begin(), simulation.steps.end(),
                                       [](const SimulatedStep& one) { return one.lost_to_gaps.has_value(); });
   if (has_places) rows.front().push_back("lost to gaps");
@@ -83,7 +83,7 @@ std::string simulation_text(const Simulation& simulation, const SimulationQuesti
 
 std::string comparison_text(const std::vector<ComparedRun>& runs, const SimulationQuestion& question) {
   std::vector<std::vector<std::string>> rows{
-      {"coordinator", "budget", "gathered", "bytes", "whole at once", "time", "compute", "transfer", "of the larger"}};
+      {"coordinator", "budget", "gathered", "bytes", "peak gathered", "time", "compute", "transfer", "time / bound"}};
   for (const ComparedRun& run : runs) rows.push_back(row_of(run));
   std::string text = table(rows) + "\n";
   for (const ComparedRun& run : runs) {
@@ -93,8 +93,8 @@ std::string comparison_text(const std::vector<ComparedRun>& runs, const Simulati
     text += fmt::format("{}{}: {}\n", run.coordinator, where, run.refusal);
   }
   for (const LeastBudget& one : least_budgets(runs, kNear)) {
-    text += fmt::format("{}: {} is the least budget here within {:.0f} % of its fastest step\n", one.coordinator,
-                        text_of_bytes(static_cast<double>(one.budget)), 100 * (kNear - 1));
+    text += fmt::format("{}: {} is the smallest budget here whose step is within {:.0f} % of the fastest\n",
+                        one.coordinator, text_of_bytes(static_cast<double>(one.budget)), 100 * (kNear - 1));
   }
   return text + costs_text(question);
 }

@@ -95,7 +95,7 @@ int show_pack(const Invocation& invocation, const PackArguments& arguments) {
 }  // namespace
 
 void add_pack(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("pack", "Pack the data set into rows and show how full they are");
+  CLI::App& command = *app.add_subcommand("pack", "Pack the data set into rows and show how well they are filled");
   const auto given = std::make_shared<PackArguments>();
   const auto named = [](const std::string& name) { return name.empty() ? "the name is empty" : std::string(); };
   command
@@ -124,7 +124,7 @@ void add_pack(CLI::App& app, Invocation& invocation) {
           ->type_name("SAMPLER,...");
   command
       .add_option("--plot", given->figure_file,
-                  "Draw lengths, fill of the packs and the learning rate over the steps into this SVG file")
+                  "Plot lengths, fill of the packs and the learning rate of each step into this SVG file")
       ->type_name("FILE.svg")
       ->check(named)
       ->excludes(compared);

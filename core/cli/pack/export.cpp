@@ -150,10 +150,10 @@ void check_export_folder(const fs::path& folder) {
   if (!fs::exists(folder, ignored)) return;
   const bool is_folder = fs::is_directory(folder, ignored);
   if (is_folder && fs::is_empty(folder, ignored)) return;
-  throw Error(Status::kFailedPrecondition,
-              fmt::format("--export: {} is {}; name a new folder", folder.string(),
-                          is_folder ? "there and not empty" : "no folder"),
-              ExitCode::kUsage);
+  throw Error(
+      Status::kFailedPrecondition,
+      fmt::format("--export: {} is {}; name a new folder", folder.string(), is_folder ? "not empty" : "not a folder"),
+      ExitCode::kUsage);
 }
 
 void export_pack(const fs::path& folder, const PackStudy& study, Batches& batches, ProgressLine& progress) {

@@ -118,14 +118,13 @@ std::string pack_figure(const PackStudy& study) {
   Panel of_lengths(0, fmt::format("Lengths of {} sequences", grouped(study.sequences)), lengths,
                    counts(study.length_counts));
   of_lengths.bars(study.length_counts, kFigureColors[0]);
-  const Axis fill{0, 100, "room of a pack that is used, %", count_label};
+  const Axis fill{0, 100, "fill of a pack, %", count_label};
   Panel of_fill(1, fmt::format("Fill of {} packs", grouped(study.packs())), fill, counts(study.fill_counts));
   of_fill.bars(study.fill_counts, kFigureColors[1]);
   std::string body = of_lengths.draw() + of_fill.draw();
   int panels = 2;
   if (study.learning_rate && !study.learning_rate->points.empty()) body += rate_panel(panels++, study).draw();
-  const std::string title =
-      fmt::format("{}: {:.2f} % of the room is used", study.sampler, 100 * study.packing.efficiency);
+  const std::string title = fmt::format("{}: {:.2f} % filled", study.sampler, 100 * study.packing.efficiency);
   return svg_document(kWidth, kFirstPanel + panels * kPanel, kLeft, title, body);
 }
 

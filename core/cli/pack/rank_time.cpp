@@ -42,7 +42,7 @@ void predict_rank_times(const Config& config, const PackBatch& batch, const std:
     const Balancer balancer(with_plugin(config, "balancer", name));
     for (const int64_t size : world_sizes) {
       const auto tasks = static_cast<double>(names.size() * world_sizes.size());
-      progress.show("predicting how ranks wait for each other", done++ / tasks);
+      progress.show("predicting how long ranks wait for each other", done++ / tasks);
       Sharing how{size, 1, 1, config.run().deterministic};
       if (batch.planner) {
         const Plan plan = batch.planner->plan(size);

@@ -54,7 +54,7 @@ class Look {
     const int64_t portion = batch_rows * std::max<int64_t>(1, kPortion / batch_rows);
     int64_t step = 0;
     for (int64_t first = 0; first < all; first += portion) {
-      progress.show("looking at the packs", static_cast<double>(first) / static_cast<double>(all));
+      progress.show("examining the packs", static_cast<double>(first) / static_cast<double>(all));
       const Batch rows = batches_.rows(study_.epoch, first, std::min(portion, all - first));
       for (int64_t row = 0; row < rows.size.rows; ++row) {
         see(rows, row);
@@ -145,7 +145,7 @@ PackBatch batch_for(const Config& config, const PackQuestion& question) {
   }
   if (question.global_batch > 0) {
     throw Error(Status::kInvalidArgument,
-                "--global-batch is for configs without [elasticity]; here the plan says how many rows a batch has",
+                "--global-batch is for configs without [elasticity]; here the plan sets the rows of a batch",
                 ExitCode::kUsage);
   }
   batch.planner.emplace(config);

@@ -37,7 +37,7 @@ std::string packs_text(const PackStudy& study) {
 std::string efficiency_text(const PackStudy& study) {
   const Packing& packing = study.packing;
   const std::string what = packing.unit == "loss_tokens" || packing.unit == "cost" ? unit_text(packing.unit) : "tokens";
-  std::string text = fmt::format("{} of the room is {}", percent(packing.efficiency), what);
+  std::string text = fmt::format("{} of the space is {}", percent(packing.efficiency), what);
   if (packing.unit == "padded_tokens" && packing.used > 0) {
     text +=
         fmt::format("; {} with the padding",
@@ -64,7 +64,7 @@ int64_t dropped_count(const PackStudy& study) {
 }
 
 std::string data_text(const PackStudy& study) {
-  return fmt::format("{}: {}, {}, the longest {}", study.source, counted(study.sequences, "sequence"),
+  return fmt::format("{}: {}, {}, longest {}", study.source, counted(study.sequences, "sequence"),
                      counted(study.tokens, "token"), grouped(study.longest_sequence));
 }
 
@@ -81,8 +81,8 @@ std::string rank_time_text(const PackStudy& study) {
   std::string cost = fmt::format("{} * tokens", study.cost_per_token);
   if (study.cost_per_square > 0) cost += fmt::format(" + {} * tokens^2", study.cost_per_square);
   return fmt::format(
-             "\nRank-time lost to waiting, by balancer: once a step / at every micro-batch. A sequence costs {};\n"
-             "looked at: {}.\n",
+             "\nRank time lost to waiting, by balancer: ranks wait once per step / at every micro-batch. Cost of a "
+             "sequence: {};\nsampled: {}.\n",
              cost, counted(study.batches_sampled, "batch")) +
          table(rows, 0);
 }
@@ -102,27 +102,26 @@ std::string pack_text(const PackStudy& study) {
                   study.entries > summary.sequences ? fmt::format(", in {} pieces", grouped(study.entries)) : ""));
   add("dropped", dropped_text(study));
   if (summary.truncated > 0) {
-    add("truncated", fmt::format("{}, of which {} are left out", counted(summary.truncated, "sequence"),
-                                 counted(summary.tokens_cut, "token")));
+    add("truncated",
+        fmt::format("{}; {} cut off", counted(summary.truncated, "sequence"), counted(summary.tokens_cut, "token")));
   }
   if (study.planned || study.global_batch > 1) {
     const int64_t padding = summary.padding_rows;
     add("batches", fmt::format("{} of {} packs{}{}", grouped(summary.batches), grouped(study.global_batch),
-                               padding > 0 ? fmt::format(", {} of the last empty", grouped(padding)) : "",
+                               padding > 0 ? fmt::format(", the last with {} empty", grouped(padding)) : "",
                                study.planned ? ", as [elasticity] plans" : ""));
   }
-  add("wait", fmt::format("a sequence comes out up to {} places after its turn, {:.1f} in the mean",
+  add("wait", fmt::format("a sequence comes out at most {} places after its turn, {:.1f} on average",
                           grouped(study.waits.longest), study.waits.mean));
   if (study.learning_rate) {
     const RateCurve& curve = *study.learning_rate;
     add("learning rate", fmt::format("{:.6g} to {:.6g}, by {}", curve.least, curve.most, study.learning_rate_rule));
   }
   if (!study.learning_rate && !study.learning_rate_rule.empty()) {
-    add("learning rate",
-        fmt::format("by {}, which follows the gradients: known when they are", study.learning_rate_rule));
+    add("learning rate", fmt::format("by {}, from the gradients: known only in training", study.learning_rate_rule));
   }
   const double rate = study.seconds > 0 ? static_cast<double>(study.sequences) / study.seconds : 0;
-  add("time", fmt::format("{} for epoch {}, every row checked: {} sequences a second", seconds_text(study.seconds),
+  add("time", fmt::format("{} for epoch {}, every row checked: {} sequences per second", seconds_text(study.seconds),
                           study.epoch, grouped(std::llround(rate))));
   std::string text = table(rows);
   if (!study.rank_times.empty()) text += rank_time_text(study);

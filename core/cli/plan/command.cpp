@@ -66,8 +66,9 @@ Compared compare_one(const Config& config, const std::string& policy, int64_t wo
       if (there.plan().global_batch == made.study->plan().global_batch) {
         made.study = std::move(there);
       } else {
-        made.remark = fmt::format("at world size {} it answers another batch, {} rows; a running job keeps its own",
-                                  world_size, there.plan().global_batch);
+        made.remark =
+            fmt::format("at world size {} it plans another global batch, {} rows; a running job keeps its own",
+                        world_size, there.plan().global_batch);
       }
     } catch (const Error& error) {
       if (error.status() != Status::kIncompatibleWorldSize) throw;
@@ -124,7 +125,7 @@ int show_plan(const Invocation& invocation, PlanArguments arguments) {
   if (!arguments.model_file.empty()) {
     if (!config.has("coordinator")) {
       throw Error(Status::kFailedPrecondition,
-                  fmt::format("--memory: {} has no [coordinator], and without it every rank holds the whole model; add "
+                  fmt::format("--memory: {} has no [coordinator], so every rank holds the whole model; add "
                               "--set coordinator.use=planned",
                               arguments.file),
                   ExitCode::kUsage);
@@ -151,7 +152,7 @@ int show_plan(const Invocation& invocation, PlanArguments arguments) {
 }  // namespace
 
 void add_plan(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("plan", "Show the global batch and the world sizes that may share it out");
+  CLI::App& command = *app.add_subcommand("plan", "Show the global batch and the valid world sizes");
   const auto given = std::make_shared<PlanArguments>();
   command.add_option("CONFIG", given->file, "The config file, often pliant.toml")->required();
   CLI::Option* ranks =
@@ -173,18 +174,15 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           ->type_name("POLICY,...");
   CLI::Option* plot =
       command
-          .add_option(
-              "--plot", given->figure_file,
-              "Draw efficiency against cluster size into this SVG file; with --compare one line for each policy")
+          .add_option("--plot", given->figure_file,
+                      "Plot efficiency against cluster size into this SVG file; with --compare one line per policy")
           ->type_name("FILE.svg");
   CLI::Option* memory =
       command
-          .add_option(
-              "--memory", given->model_file,
-              "Bytes that a rank takes for a sharded model, by kind and world size, without activations: names "
-              "and shapes from a .safetensors file, from several by their index or folder, or the model and the "
-              "order of its visits from the trace of a run; nothing is run. Not beside --compare and --plot, which "
-              "are of policies")
+          .add_option("--memory", given->model_file,
+                      "Show the memory per rank of a sharded model by world size, without activations. FILE: a "
+                      ".safetensors file, an index or folder of several, or the trace of a run, which adds the order "
+                      "of visits. Nothing is run. Not with --compare or --plot, which concern policies")
           ->type_name("FILE")
           ->excludes(compare)
           ->excludes(plot);
@@ -196,8 +194,8 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       ->needs(memory);
   command
       .add_flag("--layer-order", given->in_layer_order,
-                "For --memory: a step is one pass over all its micro-batches, each module visited once for all of "
-                "them; a trace of such a step says so itself")
+                "For --memory: each step is one pass over all its micro-batches, so a module is visited once for all "
+                "of them; not needed for a trace")
       ->needs(memory);
   add_json(command, invocation);
   command.footer(

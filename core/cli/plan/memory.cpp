@@ -89,16 +89,16 @@ std::string memory_text(const MemoryStudy& memory) {
       memory.file, grouped(static_cast<int64_t>(memory.parameters)), grouped(static_cast<int64_t>(memory.elements)),
       grouped(static_cast<int64_t>(memory.modules.size())), memory.largest, bytes_text(memory.largest_bytes),
       memory.coordinator, memory.budget == 0 ? "no budget" : "budget " + bytes_text(memory.budget),
-      memory.how.in_layer_order ? ", a step in one pass" : "", bytes_text(memory.replicated));
+      memory.how.in_layer_order ? ", one pass per step" : "", bytes_text(memory.replicated));
   if (memory.visits) {
     const bool has_several = memory.visits->micro_batches > 1 && !memory.how.in_layer_order;
     text += fmt::format(
-        "visits      as in step {} of rank {}{}\n", memory.visits->step, memory.visits->rank,
+        "visits      of step {} of rank {}{}\n", memory.visits->step, memory.visits->rank,
         has_several ? fmt::format(", passes over {} micro-batches", memory.visits->micro_batches) : std::string());
   }
   text += "\n";
   std::vector<std::vector<std::string>> cells{
-      {"world size", "weights", "optimizer", "gradients", "whole at once", "a rank", "DeepSpeed's estimate"}};
+      {"world size", "weights", "optimizer", "gradients", "peak gathered", "per rank", "DeepSpeed's estimate"}};
   std::string refused;
   for (const MemoryStudy::Row& row : memory.rows) {
     if (!row.refusal.empty()) {
@@ -118,9 +118,8 @@ std::string memory_text(const MemoryStudy& memory) {
                     memory.valid_sizes <= kMostListed ? std::string("them all") : fmt::format("about {}", kSomeListed));
   }
   return text + table(cells, 0) + others + refused +
-         "\nNot in it: activations and what else the program itself computes with. DeepSpeed's estimate is for fp16 "
-         "with "
-         "f32 masters.\n";
+         "\nActivations and other memory of the program are not included. DeepSpeed's estimate is for fp16 with f32 "
+         "masters.\n";
 }
 
 std::string memory_json(const MemoryStudy& memory) {

@@ -178,12 +178,12 @@ int64_t ranks_of_nodes(const Config& config, int64_t nodes) {
     throw Error(Status::kInvalidArgument, fmt::format("--nodes {}: {}", nodes, why), ExitCode::kUsage);
   };
   if (any.devices_per_node < 1) {
-    refuse(fmt::format("policy \"{}\" knows of no nodes; give --world-size", config.use("elasticity")));
+    refuse(fmt::format("policy \"{}\" plans no nodes; give --world-size", config.use("elasticity")));
   }
-  if (nodes > INT64_MAX / any.devices_per_node) refuse("that many devices do not fit 63 bits");
+  if (nodes > INT64_MAX / any.devices_per_node) refuse("the number of devices does not fit 63 bits");
   const int64_t devices = nodes * any.devices_per_node;
   if (devices % any.model_parallel_size != 0) {
-    refuse(fmt::format("{} devices hold no whole number of ranks of {} devices", devices, any.model_parallel_size));
+    refuse(fmt::format("{} devices cannot be split into ranks of {} devices each", devices, any.model_parallel_size));
   }
   return devices / any.model_parallel_size;
 }

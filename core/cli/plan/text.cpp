@@ -49,7 +49,7 @@ std::string size_table(const Study& study) {
   std::vector<std::string> heads;
   if (study.knows_nodes()) heads.emplace_back("nodes");
   if (many_devices) heads.emplace_back("devices");
-  for (const char* head : {"world size", "micro-batch", "a step", "largest share", "efficiency"}) {
+  for (const char* head : {"world size", "micro-batch", "per step", "largest share", "efficiency"}) {
     heads.emplace_back(head);
   }
   if (rates) heads.emplace_back("learning rate");
@@ -82,11 +82,11 @@ std::string plan_text(const Study& study) {
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"policy", study.planner().policy()});
   rows.push_back({"global batch", counted(plan.global_batch, "row")});
-  rows.push_back({"micro-batch", fmt::format("{} at world size {}, {} a step", counted(here.micro_batch, "row"),
+  rows.push_back({"micro-batch", fmt::format("{} at world size {}, {} per step", counted(here.micro_batch, "row"),
                                              here.world_size, here.accumulation_steps)});
   rows.push_back({"granule", counted(plan.granule, "row")});
   if (plan.model_parallel_size > 1) {
-    rows.push_back({"model parallel size", fmt::format("{} devices behind each rank", plan.model_parallel_size)});
+    rows.push_back({"model parallel size", fmt::format("{} devices per rank", plan.model_parallel_size)});
   }
   if (study.knows_nodes()) rows.push_back({"node", counted(plan.devices_per_node, "device")});
   const int64_t span = last - study.first_size() + 1;
@@ -101,7 +101,7 @@ std::string plan_text(const Study& study) {
                                       percent(study.mean_efficiency()), study.first_size(), study.largest_counted())});
   if (const std::string rate = study.learning_rate_text(); !rate.empty()) rows.push_back({"learning rate", rate});
   if (plan.min_resize_interval_s > 0) {
-    rows.push_back({"min time", fmt::format("{} s between resizes that nothing forces", plan.min_resize_interval_s)});
+    rows.push_back({"min time", fmt::format("{} s between voluntary resizes", plan.min_resize_interval_s)});
   }
   rows.push_back({"elasticity digest", study.planner().digest()});
   for (auto& row : rows) row.front().resize(kIndent - 2, ' ');
@@ -114,7 +114,7 @@ std::string compare_text(const std::vector<Compared>& policies, int64_t world_si
   heads.push_back(fmt::format("over {} to {} ranks", sizes.first, sizes.last));
   const std::string at = world_size > 0 ? fmt::format("at {}", world_size) : "";
   if (world_size > 0) {
-    for (const char* head : {"micro-batch", "a step", "efficiency"}) heads.push_back(fmt::format("{} {}", head, at));
+    for (const char* head : {"micro-batch", "per step", "efficiency"}) heads.push_back(fmt::format("{} {}", head, at));
   }
   std::vector<std::vector<std::string>> rows{heads};
   std::string remarks;

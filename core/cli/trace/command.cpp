@@ -35,12 +35,12 @@ int show_trace(const Invocation& invocation, const TraceArguments& arguments) {
 
 void add_trace(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
-      "trace", "What a sharded job gathered, against the least that it could, and why its visits waited");
+      "trace", "Show what a sharded job gathered, compared with the minimum, and why its visits waited");
   const auto given = std::make_shared<TraceArguments>();
-  command->add_option("FILE", given->file, "What `pliant run --trace FILE` wrote")->required();
+  command->add_option("FILE", given->file, "The file that `pliant run --trace FILE` wrote")->required();
   command
       ->add_option("--plot", given->figure_file,
-                   "Draw the timeline of one step of one rank into this SVG file: program, exchange, waits and bytes")
+                   "Plot the timeline of one step of one rank into this SVG file: program, exchange, waits and bytes")
       ->type_name("FILE.svg");
   command
       ->add_option("--rank", given->choice.rank,
@@ -54,11 +54,10 @@ void add_trace(CLI::App& app, Invocation& invocation) {
       ->type_name("S");
   add_json(*command, invocation);
   command->footer(
-      "`at least` is the least that any coordinator could have gathered for the same visits within the same budget,\n"
-      "`with room` the same where there is room for all. `hidden` is the part of the exchange during which the "
-      "program\n"
-      "neither waited for a parameter nor ended a pass or a step. Steps that learn are the first two of a generation,\n"
-      "and those with passes in an order that was new. The same file opens in https://ui.perfetto.dev.\n\n"
+      "`minimum` is the least that any coordinator could have gathered for the same visits within the same budget; "
+      "`without budget`\nthe same without a budget. `hidden` is the part of the exchange during which the program "
+      "neither waited for a\nparameter nor ended a pass or a step. Learning steps are the first two of a generation "
+      "and those with passes in a new\norder. The same file opens in https://ui.perfetto.dev.\n\n"
       "Examples:\n"
       "  pliant run samples/sharded_trainer/pliant.toml --trace trace.json\n"
       "  pliant trace trace.json\n"

@@ -215,7 +215,7 @@ std::string draw_bytes(const StepView& view, uint64_t budget, const TimeAxis& ax
         kLanesBegin, y(i * step * kMebibyte), kLanesEnd, kLanesBegin - 8, y(i * step * kMebibyte) + 4, i * step);
   }
   svg += fmt::format(
-      "<text transform=\"translate(18 {:.1f}) rotate(-90)\" text-anchor=\"middle\">whole at once, MiB</text>\n"
+      "<text transform=\"translate(18 {:.1f}) rotate(-90)\" text-anchor=\"middle\">gathered, MiB</text>\n"
       "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.4\"/>\n",
       (kBytesTop + kBytesBottom) / 2, bytes_path(view, axis, most), kForward);
   if (budget == 0) return svg;
@@ -229,8 +229,8 @@ std::string draw_colors(bool recomputes) {
   std::vector<std::pair<const char*, const char*>> colors{{kForward, "forward"},
                                                           {kBackward, "backward"},
                                                           {kOutside, "outside of modules"},
-                                                          {kGatherAhead, "gather ahead"},
-                                                          {kGatherNow, "gather at once"},
+                                                          {kGatherAhead, "prefetch"},
+                                                          {kGatherNow, "gather on demand"},
                                                           {kReduces, "gradients"},
                                                           {kWaits, "wait"}};
   if (recomputes) colors.insert(colors.begin() + 2, {kRecompute, "recompute"});
@@ -269,7 +269,7 @@ const sharded::ReportedStep& step_of(const TraceStudy& study, const TraceChoice&
   if (best != nullptr) return *best;
   throw Error(Status::kNotFound,
               choice.step ? fmt::format("--plot: step {} of rank {} has no pass with gradients", *choice.step, rank)
-                          : fmt::format("--plot: no step of rank {} was recorded from its begin to its end; choose "
+                          : fmt::format("--plot: no step of rank {} was recorded completely; choose "
                                         "another with --step",
                                         rank),
               ExitCode::kUsage);

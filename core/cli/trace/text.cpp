@@ -72,7 +72,7 @@ std::string head_of(const TraceStudy& study) {
 std::string steps_table(const TraceStudy& study) {
   const bool has_budget = study.trace.budget > 0;
   std::vector<std::vector<std::string>> cells{
-      {"steps", "generation", "rank", "gathered", "at least", "with room", "peak", "exchange", "hidden", "waits"}};
+      {"steps", "generation", "rank", "gathered", "minimum", "without budget", "peak", "exchange", "hidden", "waits"}};
   if (!has_budget) cells.front().erase(cells.front().begin() + 5);
   for (const StepRange& range : ranges_of(study.report.steps)) {
     const sharded::TracedRank& rank = study.rank_of(range.first->of);
@@ -90,24 +90,23 @@ std::string steps_table(const TraceStudy& study) {
     row.push_back(sharded::milliseconds_text(range.waited / range.count));
     cells.push_back(std::move(row));
   }
-  std::string text = table(cells, 1) + "Means of a step; peak: the most of them all.\n";
+  std::string text = table(cells, 1) + "Values are means per step; peak is the maximum.\n";
   for (const sharded::TracedRank& rank : study.trace.ranks) {
     if (!rank.is_cut || rank.calls.empty()) continue;
-    text +=
-        fmt::format("Of rank {} in generation {} nothing was recorded after step {}: its part of the trace was full.\n",
-                    rank.rank, rank.generation, rank.calls.back().step);
+    text += fmt::format("Rank {} in generation {} recorded nothing after step {}: its part of the trace was full.\n",
+                        rank.rank, rank.generation, rank.calls.back().step);
   }
   return text;
 }
 
 std::string waits_text(const TraceStudy& study) {
   const auto& waits = study.report.waits;
-  if (waits.empty()) return "\nNobody waited.\n";
+  if (waits.empty()) return "\nNo visit waited.\n";
   std::set<int64_t> generations;
   for (const sharded::TracedRank& one : study.trace.ranks) generations.insert(one.generation);
   const size_t shown = std::min(waits.size(), kLongest);
   std::string text = shown < waits.size() ? fmt::format("\nThe longest {} of {} waits:\n", shown, waits.size())
-                                          : fmt::format("\nWaits, the longest first:\n");
+                                          : fmt::format("\nWaits, longest first:\n");
   const std::vector<size_t> places = study.longest_waits();
   for (size_t i = 0; i < shown; ++i) {
     const sharded::ReportedWait& one = waits[places[i]];
@@ -116,7 +115,7 @@ std::string waits_text(const TraceStudy& study) {
                         generations.size() > 1 ? fmt::format(", generation {}", rank.generation) : std::string(),
                         study.sentence(one));
   }
-  std::vector<std::vector<std::string>> cells{{"cause", "waits", "time", "of it in steady steps"}};
+  std::vector<std::vector<std::string>> cells{{"cause", "waits", "time", "in steady steps"}};
   for (const CauseTotal& one : totals_of(study)) {
     cells.push_back({sharded::words_of(one.cause), grouped(one.waits), sharded::milliseconds_text(one.microseconds),
                      sharded::milliseconds_text(one.steady)});

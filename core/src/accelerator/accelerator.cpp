@@ -306,7 +306,7 @@ bool Stream::digest_blocks(uint64_t* to, const void* from, uint64_t blocks) {
 
 void Stream::spend(std::chrono::nanoseconds time) {
   if (time.count() < 0 || static_cast<uint64_t>(time.count()) > sdk::kMostSpentNs) {
-    throw Error(Status::kInvalidArgument, "a stream is busy for 0 to " + std::to_string(sdk::kMostSpentNs) +
+    throw Error(Status::kInvalidArgument, "a stream can be kept busy for 0 to " + std::to_string(sdk::kMostSpentNs) +
                                               " ns at once; got " + std::to_string(time.count()));
   }
   try {

@@ -91,14 +91,14 @@ uint64_t Arena::State::take(uint64_t bytes, const Stream::State& stream, ArenaSi
   throw Error(Status::kResourceExhausted,
               "the arena of " + std::to_string(memory.bytes()) + " bytes has no room for a buffer of " +
                   std::to_string(bytes) + ": " + std::to_string(gaps.bytes()) + " are free, " +
-                  std::to_string(gaps.largest()) + " of them in one piece; make it larger or give buffers back earlier",
+                  std::to_string(gaps.largest()) + " of them in one piece; make it larger or free buffers earlier",
               ExitCode::kFailed);
 }
 
 uint64_t Arena::State::take_at(uint64_t begin, uint64_t bytes, const Stream::State& stream) {
   const uint64_t size = size_of(bytes);
   if (begin % kAlignment != 0) {
-    throw Error(Status::kInvalidArgument, "byte " + std::to_string(begin) + " of an arena is no multiple of " +
+    throw Error(Status::kInvalidArgument, "byte " + std::to_string(begin) + " of an arena is not a multiple of " +
                                               std::to_string(kAlignment) + ", where its buffers begin");
   }
   if (gaps.has(begin, size)) return take_free(begin, size, stream);

@@ -104,7 +104,7 @@ int32_t Communicator::world_size() const {
 Communicator Communicator::shrink(std::span<const int32_t> without, const CommId& id) {
   const auto gone = static_cast<int32_t>(without.size());
   state_->accelerator->told([&] {
-    sdk::require(gone >= 1, "a communicator shrinks by at least 1 rank; the list of those that leave is empty");
+    sdk::require(gone >= 1, "a communicator shrinks by at least 1 rank; the list of leaving ranks is empty");
     sdk::detail::check::leaving(without, state_->rank, state_->world_size);
   });
   int32_t rank = state_->rank;

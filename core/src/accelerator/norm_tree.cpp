@@ -37,7 +37,7 @@ void for_each_part(std::span<const float> values, std::span<const uint64_t> part
   }
   if (left != 0) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("the parts of an array of {} elements leave out {} at its end", values.size(), left));
+                fmt::format("the parts of an array of {} elements do not cover the last {}", values.size(), left));
   }
   for (const uint64_t part : parts) {
     take(values.first(part));

@@ -17,7 +17,7 @@ sdk::Calls<pliant_ipc> ipc_of(const Accelerator& accelerator) {
   const auto* const table = or_throw(instance.extension<pliant_ipc>(PLIANT_IPC));
   if (table == nullptr) {
     throw Error(Status::kUnimplemented, "accelerator \"" + std::string(instance.plugin().record().name) +
-                                            "\" passes no memory between processes");
+                                            "\" cannot share memory between processes");
   }
   return {*table, instance.self()};
 }

@@ -63,7 +63,7 @@ void StreamMemory::free(int32_t device, void* pointer, pliant_stream* stream) {
   Shelf& shelf = shelves_[device];
   const auto found = shelf.taken.find(pointer);
   if (found == shelf.taken.end()) {
-    throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "this memory was not taken in stream order, or was given back before");
+    throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "this memory was not allocated in stream order, or was freed before");
   }
   std::vector<Block>& blocks = shelf.by_size[found->second.bytes];
   blocks.push_back({{}, stream, take_event(device, shelf)});

@@ -35,8 +35,8 @@ constexpr const char* kContiguous = "contiguous";
 
 void check_sharing(const Sharing& how) {
   if (how.world_size >= 1 && how.world_size <= std::numeric_limits<int32_t>::max()) return;
-  throw Error(Status::kInvalidArgument, fmt::format("rows cannot be shared out to {} ranks; needed: 1 to {}",
-                                                    how.world_size, std::numeric_limits<int32_t>::max()));
+  throw Error(Status::kInvalidArgument, fmt::format("cannot assign rows to {} ranks; allowed: 1 to {}", how.world_size,
+                                                    std::numeric_limits<int32_t>::max()));
 }
 
 /// Costs of blocks whose sum fits 64 bits.

@@ -47,9 +47,10 @@ Shape shape_of(const data::Entries& entries, const Dataset& dataset) {
 void check_rates(CostRates rates) {
   const auto in_range = [](int64_t rate) { return rate >= 0 && rate <= kHighestRate; };
   if (in_range(rates.per_token) && in_range(rates.per_square) && rates != CostRates{0, 0}) return;
-  throw Error(Status::kInvalidArgument,
-              fmt::format("rows cannot cost {} a token and {} a square; both must be 0 to 2^40, and not both 0",
-                          rates.per_token, rates.per_square));
+  throw Error(
+      Status::kInvalidArgument,
+      fmt::format("costs of {} per token and {} per square are not valid; both must be 0 to 2^40, and not both 0",
+                  rates.per_token, rates.per_square));
 }
 
 std::vector<int64_t> fitting(const std::vector<Wide>& costs) {
@@ -78,10 +79,10 @@ void check_batch(const Batch& batch, const Dataset& dataset) {
   const bool known = std::all_of(batch.ids.begin(), batch.ids.end(),
                                  [most = std::ssize(dataset.lengths)](int64_t id) { return id >= 0 && id < most; });
   if (rows_fit && known && (batch.pieces.empty() || batch.pieces.size() == batch.ids.size())) return;
-  throw Error(Status::kInvalidArgument,
-              fmt::format("batch {} is none that a sampler made of these {} sequences: its rows, ids and pieces do not "
-                          "add up",
-                          batch.index, dataset.lengths.size()));
+  throw Error(
+      Status::kInvalidArgument,
+      fmt::format("batch {} was not made by a sampler from these {} sequences: its rows, ids and pieces do not match",
+                  batch.index, dataset.lengths.size()));
 }
 
 }  // namespace
@@ -101,8 +102,7 @@ std::vector<int64_t> row_costs(std::span<const int64_t> lengths, std::span<const
   balance::check_rates(rates);
   if (offsets.empty() || offsets.back() > lengths.size() || !std::is_sorted(offsets.begin(), offsets.end())) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("the offsets of rows must ascend, from one to the next row, to {} lengths at most",
-                            lengths.size()));
+                fmt::format("the offsets of rows must ascend and end at {} lengths at most", lengths.size()));
   }
   std::vector<balance::Wide> costs(offsets.size() - 1);
   for (size_t row = 0; row < costs.size(); ++row) {

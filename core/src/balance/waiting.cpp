@@ -15,7 +15,7 @@ double cost_of(std::span<const int64_t> row_costs, RowRange rows) {
   const auto known = std::ssize(row_costs);
   if (rows.first < 0 || rows.count < 0 || rows.first > known || rows.count > known - rows.first) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("an assignment has {} rows from row {} on, but there are costs of {} rows", rows.count,
+                fmt::format("an assignment has {} rows from row {} on, but costs are known for {} rows", rows.count,
                             rows.first, known));
   }
   const auto of_block = row_costs.subspan(static_cast<size_t>(rows.first), static_cast<size_t>(rows.count));

@@ -26,7 +26,7 @@ Advice advice_for(int error_number) {
     case ENOSPC:
       return {Status::kResourceExhausted, "free space on that file system and start again"};
     case EDQUOT:
-      return {Status::kResourceExhausted, "your disk quota is used up: remove files or raise it, and start again"};
+      return {Status::kResourceExhausted, "the disk quota is used up: remove files or raise it, and start again"};
     case EFBIG:
       return {Status::kResourceExhausted, "the file size limit is reached: raise it (`ulimit -f`) and start again"};
     case EMFILE:
@@ -43,7 +43,7 @@ Advice advice_for(int error_number) {
     case EISDIR:
       return {Status::kFailedPrecondition, "choose a place where this user may write, or change its permissions"};
     case EIO:
-      return {Status::kDataLoss, "the device reports a failure: see the system log, and use another disk"};
+      return {Status::kDataLoss, "the device reports a failure: check the system log, and use another disk"};
     default:
       return {Status::kInternal, "check the file and its file system"};
   }
@@ -133,7 +133,7 @@ Result<> sync_folder_of(const std::filesystem::path& file) {
   if (!fd) return failed(std::move(fd));
   // EINVAL and ENOTSUP: a file system whose folders need no sync.
   if (::fsync(fd->get()) != 0 && errno != EINVAL && errno != ENOTSUP) {
-    return tl::unexpected<Error>(file_error(errno, "make permanent the folder", folder));
+    return tl::unexpected<Error>(file_error(errno, "sync the folder", folder));
   }
   return {};
 }

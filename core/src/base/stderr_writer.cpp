@@ -71,7 +71,7 @@ struct UnblockedStderr::Queue {
       lock.lock();
       writing = false;
       if (left_out > 0) {
-        pending += fmt::format("warning: {} lines are left out here: nobody read them in time\n", left_out);
+        pending += fmt::format("warning: {} lines were dropped here: stderr was not read in time\n", left_out);
         left_out = 0;
       }
       changed.notify_all();

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 tl::unexpected<Error> exists_already(const fs::path& file) {
   return failed(Status::kFailedPrecondition,
-                fmt::format("{} exists already; choose another name, or replace it with --force", file.string()),
+                fmt::format("{} exists already; choose another name, or overwrite it with --force", file.string()),
                 ExitCode::kUsage);
 }
 
@@ -30,7 +30,7 @@ tl::unexpected<Error> cannot_write(int error_number, const fs::path& file) {
   if (error_number == ENOENT || error_number == ENOTDIR) {
     const fs::path folder = file.parent_path();
     return failed(Status::kNotFound,
-                  fmt::format("cannot write {}: there is no folder {}", file.string(), folder.string()),
+                  fmt::format("cannot write {}: folder {} does not exist", file.string(), folder.string()),
                   ExitCode::kUsage);
   }
   const Error error = file_error(error_number, "write", file);
@@ -73,10 +73,10 @@ Result<> write_whole(const fs::path& file, const WholeFile& contents, bool repla
   struct stat old {};
   if (::stat(file.c_str(), &old) == 0) {
     if (!S_ISREG(old.st_mode)) {
-      return failed(
-          Status::kFailedPrecondition,
-          fmt::format("{} is {}; name a file", file.string(), S_ISDIR(old.st_mode) ? "a directory" : "no regular file"),
-          ExitCode::kUsage);
+      return failed(Status::kFailedPrecondition,
+                    fmt::format("{} is {}; name a file", file.string(),
+                                S_ISDIR(old.st_mode) ? "a directory" : "not a regular file"),
+                    ExitCode::kUsage);
     }
     if (!replace) return exists_already(file);
     std::error_code error;

@@ -56,7 +56,7 @@ plugin::Instance CollectivesOf::make_carrier() const {
   if (!file) {
     throw file.error().with_message(
         "accelerator \"" + std::string(device_.plugin().record().name) +
-        "\" has no collectives of its own, and the accelerator that would carry them is missing: " +
+        "\" has no native collectives, and the accelerator that generic collectives need is missing: " +
         file.error().message());
   }
   auto opened = or_throw(plugin::Plugin::open(*file, kind));

@@ -78,7 +78,7 @@ const std::string& Config::use(std::string_view section) const {
   if (found != state_->selections.end()) return found->second.use;
   throw Error(
       Status::kFailedPrecondition,
-      fmt::format("{}: [{}] names no plugin, and the config was opened without that need", file().string(), section));
+      fmt::format("{}: [{}] names no plugin; Config::open was not asked for this section", file().string(), section));
 }
 
 std::optional<int64_t> Config::app_int(std::string_view key) const {

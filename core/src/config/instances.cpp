@@ -87,7 +87,7 @@ Result<plugin::Instance> instantiate(const Config& config, std::string_view sect
   const detail::ConfigState& state = detail::inside(config);
   if (!is_open(config, section)) {
     return failed(Status::kFailedPrecondition,
-                  fmt::format("{}: the plugin of [{}] was not opened: the config was opened without that need",
+                  fmt::format("{}: the plugin of [{}] was not opened; Config::open was not asked for this section",
                               config.file().string(), section));
   }
   return instance_of(state, state.selections.find(section)->second, host);

@@ -25,14 +25,13 @@ std::vector<Selection> Selector::links_of(std::string_view key, const Selection&
     const std::string where = fmt::format("lr.{}", key);
     if (!plugin::valid_plugin_name(item.text)) {
       diagnostics_.error(item.origin, fmt::format("{} must list names of plugins, not {}", where, describe(item)),
-                         {fmt::format("there are: {}", fmt::join(plugin::names(state_.search, *used.kind), ", "))});
+                         {fmt::format("installed: {}", fmt::join(plugin::names(state_.search, *used.kind), ", "))});
       continue;
     }
     if (item.text == used.use || std::count(links_.begin(), links_.end(), item.text) > 1) {
-      diagnostics_.error(item.origin,
-                         fmt::format("{} names '{}', which is in the chain already; each rule has one table "
-                                     "of options, so it can be there once",
-                                     where, item.text));
+      diagnostics_.error(item.origin, fmt::format("{} names '{}', which is already in the chain; a rule has one table "
+                                                  "of options, so it can appear only once",
+                                                  where, item.text));
       continue;
     }
     Selection link;

@@ -75,10 +75,9 @@ void check_sections(const Value& root, Diagnostics& diagnostics) {
       words.emplace_back("config_version");
       report_unknown_key(member, {}, words, diagnostics);
     } else if (member.value.type != Value::Type::kTable) {
-      diagnostics.error(
-          member.key_origin,
-          fmt::format("'{}' is a section: it must be a table, not {}", member.key, describe(member.value)),
-          {fmt::format("write [{}] on a line of its own, and its keys below", member.key)});
+      diagnostics.error(member.key_origin,
+                        fmt::format("'{}' must be a section (a table), not {}", member.key, describe(member.value)),
+                        {fmt::format("write [{}] on a line of its own, and its keys below", member.key)});
     }
   }
 }
@@ -147,9 +146,10 @@ void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) 
   const Value& per_square = balancer.find("cost_per_square")->value;
   if (balancer.find("cost_per_token")->value.integer == 0 && per_square.integer == 0) {
     const Value& per_token = balancer.find("cost_per_token")->value;
-    diagnostics.error(per_token.origin,
-                      "balancer.cost_per_token and balancer.cost_per_square are both 0: rows would cost nothing",
-                      {"give at least one of them a value above 0"});
+    diagnostics.error(
+        per_token.origin,
+        "balancer.cost_per_token and balancer.cost_per_square are both 0, so every row would cost nothing",
+        {"give at least one of them a value above 0"});
   }
   for (auto& [section, table] : state.core_tables) {
     apply_core_options(section, table.values.view(), state.core);
@@ -167,8 +167,8 @@ std::vector<plugin::SearchDir> config_dirs(detail::ConfigState& state, Diagnosti
   Effective* row = state.core_tables.at("plugins").find("dirs");
   for (Value& item : row->value.items) {
     if (item.text.empty()) {
-      diagnostics.error(item.origin, "an element of plugins.dirs is empty: it names no directory",
-                        {"leave it out, or write \".\" for the directory of this file"});
+      diagnostics.error(item.origin, "plugins.dirs has an empty element",
+                        {"remove it, or write \".\" for the directory of this file"});
       continue;
     }
     const fs::path dir = absolute_from(item, state.file.parent_path());
@@ -255,7 +255,7 @@ Result<StatePtr> open_text(std::string text, const fs::path& name, const ConfigN
                            const ConfigOverrides& overrides, bool every_section, std::string_view app_places) {
   for (const std::string& need : needs) {
     if (plugin::kind_of(need) == nullptr)
-      return failed(Status::kInvalidArgument, fmt::format("no kind of plugins has the section [{}]", need),
+      return failed(Status::kInvalidArgument, fmt::format("[{}] is not a section of any plugin kind", need),
                     ExitCode::kUsage);
   }
   auto state = std::make_shared<detail::ConfigState>();

@@ -22,115 +22,117 @@ void fill(Table<RunOptions>& o) {
   o.add("epochs", &R::epochs, "Passes over the samples.").at_least(1);
   o.add("max_steps", &R::max_steps, "Stop after that many steps; 0 = after the last epoch.").at_least(0).unit("steps");
   o.add("deterministic", &R::deterministic,
-        "Give bitwise the same weights at every world size, at some cost in speed.");
-  o.add("on_loss", &R::on_loss, "What to do when a worker dies: start a fresh one, go on with fewer, or end the job.")
+        "Produce the same weights, bit by bit, at every world size; costs some speed.");
+  o.add("on_loss", &R::on_loss,
+        "What to do when a worker dies: replace it, continue with fewer workers, or end the job.")
       .choices({"replace", "shrink", "stop"});
-  o.add(
-       "on_nonfinite", &R::on_nonfinite,
-       "What to do when a gradient or a loss has a NaN or an infinity: end the job before the step is committed, leave "
-       "the update of that step out, or do not look.")
+  o.add("on_nonfinite", &R::on_nonfinite,
+        "What to do when a gradient or a loss is NaN or infinite: end the job before the step is committed, skip the "
+        "update of that step, or do not check.")
       .choices({"stop", "skip", "ignore"});
   o.add("digest_every", &R::digest_every,
-        "Steps between two comparisons of the ranks' states, by their digests; a state that a snapshot holds is "
-        "compared "
-        "beside that. 0 = never.")
+        "Compare the states of the ranks, by digest, every this many steps; states saved in a snapshot are compared as "
+        "well. 0 = never.")
       .at_least(0)
       .unit("steps");
-  o.add("max_restarts", &R::max_restarts, "Workers, or groups of a foreign program, started again in one job.")
+  o.add("max_restarts", &R::max_restarts,
+        "Most restarts in one job: of single workers, or of the whole group if the program does not use the embedding "
+        "API.")
       .at_least(0);
   o.add("attach", &R::attach,
-        "Whether the program uses the embedding API: it must, it does not, or told by what it does.")
+        "Whether the program uses the embedding API: required, never, or auto = detected from what it does.")
       .choices({"auto", "required", "never"});
   o.add("start_timeout_s", &R::start_timeout_s,
-        "A worker that uses the embedding API, or must (attach), and is not ready by then is killed.")
+        "Kill a worker that uses the embedding API, or must (attach), if it is not ready after this long.")
       .range(0.1, 1e6)
       .unit("s");
   o.add("hang_timeout_s", &R::hang_timeout_s,
-        "After so long without progress, the ranks that hold the others up are killed; so is a process that was "
-        "stopped for so long.")
+        "Kill ranks that block the group for this long, and processes that are stopped for this long.")
       .range(0.1, 1e6)
       .unit("s");
-  o.add("stop_grace_s", &R::stop_grace_s, "From SIGTERM to SIGKILL when a foreign program is ended.")
+  o.add("stop_grace_s", &R::stop_grace_s,
+        "Time between SIGTERM and SIGKILL when a program without the embedding API is ended.")
       .range(0.0, 1e6)
       .unit("s");
   o.add("working_dir", &R::working_dir,
-        "Where the workers run; relative to the config file; empty = where pliant run was called.");
-  o.add("snapshot_every", &R::snapshot_every, "Steps between snapshots; 0 = only at Ctrl-C and at the end.")
+        "Working directory of the workers; relative to the config file; empty = where pliant run was called.");
+  o.add("snapshot_every", &R::snapshot_every,
+        "Write a snapshot every this many steps; 0 = only at Ctrl-C and at the end.")
       .at_least(0)
       .unit("steps");
-  o.add("keep_snapshots", &R::keep_snapshots, "Snapshots to keep; older ones are removed.").at_least(1);
-  o.add("log_dir", &R::log_dir, "Where runs leave ledger, logs and snapshots; relative to the working directory.");
-  o.add("name", &R::name, "Name of the job; empty = the name of the file, or of its folder when that is pliant.toml.");
+  o.add("keep_snapshots", &R::keep_snapshots, "Number of snapshots to keep; older ones are removed.").at_least(1);
+  o.add("log_dir", &R::log_dir, "Directory for ledger, logs and snapshots of runs; relative to the working directory.");
+  o.add("name", &R::name,
+        "Name of the job; empty = the name of the config file, or of its folder if the file is pliant.toml.");
 }
 
 void fill(Table<DataOptions>& o) {
   o.add("text", &DataOptions::text, "A UTF-8 text file to train on; relative to the config file.");
   o.add("lengths", &DataOptions::lengths,
-        "Tokens of each sequence: a .npy, .i32, .i64, .jsonl or .txt file, DeepSpeed's metric files (.idx, .bin or the "
-        "folder), or the .idx of a Megatron data set; relative to the config file.");
+        "Length of each sequence in tokens: a .npy, .i32, .i64, .jsonl or .txt file, DeepSpeed's metric files (.idx, "
+        ".bin or the folder), or the .idx of a Megatron data set; relative to the config file.");
   o.add("length_column", &DataOptions::length_column,
-        "The key of a .jsonl line that holds the length, or a list of that many tokens.");
+        "The key in a .jsonl line that holds the length, or the list of tokens.");
   o.add("loss_tokens", &DataOptions::loss_tokens,
-        "Tokens of each sequence that have a loss, from a file as for lengths; empty = all have.");
+        "Number of tokens of each sequence that have a loss; a file as for lengths. Empty = all tokens.");
   o.add("loss_tokens_column", &DataOptions::loss_tokens_column,
-        "The key of a .jsonl line that holds the number of tokens with a loss.");
+        "The key in a .jsonl line that holds the number of tokens with a loss.");
 }
 
 void fill(Table<LrOptions>& o) {
-  o.add("base_lr", &LrOptions::base_lr, "The learning rate that suits base_batch.").range(0.0, 1e6);
+  o.add("base_lr", &LrOptions::base_lr, "The learning rate for base_batch.").range(0.0, 1e6);
   o.add("base_batch", &LrOptions::base_batch,
-        "The batch that base_lr suits, in unit; 0 = the mean batch of the first epoch.")
+        "The batch size that base_lr is tuned for, in unit; 0 = the mean batch of the first epoch.")
       .range(0.0, 1e18);
-  o.add("unit", &LrOptions::unit, "What a batch is measured in for the rule.")
+  o.add("unit", &LrOptions::unit, "Unit in which the rule measures a batch.")
       .choices({"rows", "packs", "sequences", "tokens", "loss_tokens"});
-  o.add("schedule", &LrOptions::schedule, "Rules that move base_lr in time, in this order; they come before use.");
-  o.add("then", &LrOptions::then, "Rules that refine what use answers, in this order.");
-  o.add("optimizer", &LrOptions::optimizer, "Family of the optimizer; a rule that is not valid for it refuses.")
+  o.add("schedule", &LrOptions::schedule,
+        "Schedules: rules that change base_lr over time, applied in this order before use.");
+  o.add("then", &LrOptions::then, "Links: rules that refine the result of use, applied in this order.");
+  o.add("optimizer", &LrOptions::optimizer, "Family of the optimizer; rules that are not valid for it are refused.")
       .choices({"unknown", "sgd", "sgd_momentum", "nesterov", "adam", "adamw", "lamb", "lars", "sign", "other"});
-  o.add("beta1", &LrOptions::beta1, "The first beta that suits base_batch; with SGD its momentum.").range(0.0, 1.0);
-  o.add("beta2", &LrOptions::beta2, "The second beta that suits base_batch.").range(0.0, 1.0);
-  o.add("epsilon", &LrOptions::epsilon, "The epsilon that suits base_batch.").range(0.0, 1e6);
-  o.add("weight_decay", &LrOptions::weight_decay, "The weight decay that suits base_batch.").range(0.0, 1e6);
-  o.add("ema", &LrOptions::ema, "The decay of an average of the weights that suits base_batch.").range(0.0, 1.0);
+  o.add("beta1", &LrOptions::beta1, "The first beta for base_batch; with SGD its momentum.").range(0.0, 1.0);
+  o.add("beta2", &LrOptions::beta2, "The second beta for base_batch.").range(0.0, 1.0);
+  o.add("epsilon", &LrOptions::epsilon, "The epsilon for base_batch.").range(0.0, 1e6);
+  o.add("weight_decay", &LrOptions::weight_decay, "The weight decay for base_batch.").range(0.0, 1e6);
+  o.add("ema", &LrOptions::ema, "The decay of the weight average (EMA) for base_batch.").range(0.0, 1.0);
 }
 
 void fill(Table<BalancerOptions>& o) {
   using B = BalancerOptions;
   constexpr int64_t kMost = int64_t{1} << 40;
-  o.add("cost_per_token", &B::cost_per_token, "What one token costs; only its ratio to cost_per_square matters.")
+  o.add("cost_per_token", &B::cost_per_token, "Cost of one token; only the ratio to cost_per_square matters.")
       .range(int64_t{0}, kMost);
   o.add("cost_per_square", &B::cost_per_square,
-        "What one pair of tokens of a sequence costs: a sequence of l tokens costs cost_per_token * l + "
-        "cost_per_square * l * l.")
+        "Cost of one pair of tokens of a sequence: a sequence of l tokens costs cost_per_token * l + cost_per_square * "
+        "l * l.")
       .range(int64_t{0}, kMost);
   o.add("fit", &B::fit,
-        "Fit both to the measured times of the ranks; the values given hold until there are enough of them.");
+        "Fit both costs to the measured times of the ranks; the given values are used until enough are measured.");
 }
 
 void fill(Table<AcceleratorOptions>& o) {
   o.add("device", &AcceleratorOptions::device,
-        "The device of every rank of this machine; unset = each rank's number on the machine, modulo the devices.")
+        "Device number for every rank of this machine; unset = local rank modulo number of devices.")
       .range(0, 65535);
 }
 
 void fill(Table<CoordinatorOptions>& o) {
   using C = CoordinatorOptions;
   o.add("budget", &C::budget,
-        "Bytes that gathered parameters, whole gradients and what is on its way between ranks may take on a device at "
-        "once; 0 or unset = no limit. What would need more is refused by name.")
+        "Limit in bytes, per device, for gathered parameters, complete gradients and transfers between ranks; 0 or "
+        "unset = no limit. A module or gradient that needs more is refused by name.")
       .at_least(0)
       .unit("bytes");
   o.add("compute_dtype", &C::compute_dtype,
-        "Type of whole parameters: bf16 takes half the memory and half the traffic. Owners keep f32 and cast once, "
-        "before "
-        "a gather.")
+        "Type of gathered parameters: bf16 halves memory and traffic. Owners keep f32 and cast once before a gather.")
       .choices({"f32", "bf16"});
   o.add("reduce_dtype", &C::reduce_dtype,
-        "Type of whole gradients, and on their way to their owners, who add them up in f32.")
+        "Type of complete gradients and of their transfer to the owners. Owners add them up in f32.")
       .choices({"f32", "bf16"});
   o.add("poison", &C::poison,
-        "Overwrite whole parameters with NaN as they are released, to find programs that read one afterwards. Costs a "
-        "write of each; no bit of other programs changes.");
+        "Overwrite released parameters with NaN, to find programs that read them after release. Costs one write per "
+        "release; correct programs get the same bits.");
 }
 
 void fill(Table<PluginsOptions>& o) {

@@ -20,7 +20,7 @@ namespace {
 std::string there_are(const std::vector<std::string>& names) {
   if (names.empty())
     return "no plugin of this kind is installed; --plugin-dir or [plugins] dirs name more places to search";
-  return fmt::format("there are: {}", fmt::join(names, ", "));
+  return fmt::format("installed: {}", fmt::join(names, ", "));
 }
 
 /// True when the section itself speaks of a plugin.
@@ -99,7 +99,7 @@ void Selector::report_no_choice(const plugin::Kind& kind) {
         {fmt::format("write [{}] and below it use = \"{}\"", kind.section, example), there_are(names)});
   }
   diagnostics_.error(state_.root.member(kind.section)->key_origin,
-                     fmt::format("[{}] does not say which plugin to use", kind.section),
+                     fmt::format("[{}] does not name the plugin to use", kind.section),
                      {fmt::format("write use = \"{}\" below [{}]", example, kind.section), there_are(names)});
 }
 

@@ -60,7 +60,7 @@ struct Batches::State {
   }
 
   data::EpochPlan& at_epoch(int64_t epoch) {
-    if (epoch < 0) throw Error(Status::kOutOfRange, fmt::format("epoch {}: epochs count from 0", epoch));
+    if (epoch < 0) throw Error(Status::kOutOfRange, fmt::format("epoch {}: epochs are counted from 0", epoch));
     if (!current || current->epoch() != epoch) {
       current.reset();  // the sampler holds one epoch at a time
       current = or_throw(data::EpochPlan::make(sampler, {seed, epoch, global_batch, dataset}));
@@ -149,7 +149,7 @@ Batches::Batches(const Config& config, const Plan& plan, Dataset dataset) {
   or_throw(data::check_dataset(dataset));
   if (plan.global_batch < 1) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("a plan with a global batch of {} rows; at least 1", plan.global_batch));
+                fmt::format("the plan has a global batch of {} rows; it must be at least 1", plan.global_batch));
   }
   plugin::Instance instance = or_throw(config::instantiate(config, "sampler"));
   state_ = std::make_unique<State>(std::move(instance), config, plan, std::move(dataset));
@@ -188,8 +188,8 @@ std::vector<int64_t> Batches::truncated(int64_t epoch) {
 Batch Batches::batch(int64_t epoch, int64_t index) {
   data::EpochPlan& plan = state_->at_epoch(epoch);
   if (index < 0 || index >= plan.summary().batches) {
-    throw Error(Status::kOutOfRange, fmt::format("batch {} of epoch {}: it has {} batches, counted from 0", index,
-                                                 epoch, plan.summary().batches));
+    throw Error(Status::kOutOfRange, fmt::format("batch {} of epoch {}: the epoch has {} batches, counted from 0",
+                                                 index, epoch, plan.summary().batches));
   }
   const int64_t first = index * state_->global_batch;
   const int64_t count = std::min(state_->global_batch, plan.summary().rows - first);
@@ -200,8 +200,9 @@ Batch Batches::rows(int64_t epoch, int64_t first, int64_t count) {
   data::EpochPlan& plan = state_->at_epoch(epoch);
   const int64_t all = plan.summary().rows;
   if (first < 0 || count < 1 || first > all - count) {
-    throw Error(Status::kOutOfRange, fmt::format("{} rows from row {} of epoch {} on: it has {} rows, counted from 0",
-                                                 count, first, epoch, all));
+    throw Error(Status::kOutOfRange,
+                fmt::format("{} rows from row {} of epoch {} on: the epoch has {} rows, counted from 0", count, first,
+                            epoch, all));
   }
   return or_throw(plan.cut(-1, static_cast<uint64_t>(first), static_cast<uint64_t>(count)));
 }

@@ -9,8 +9,7 @@ Result<> check_dataset(const Dataset& dataset) {
   const auto& lengths = dataset.lengths;
   const auto& loss_tokens = dataset.loss_tokens;
   if (lengths.empty()) {
-    return failed(Status::kInvalidArgument, "the data set is empty: there is no sequence to train on",
-                  ExitCode::kUsage);
+    return failed(Status::kInvalidArgument, "the data set is empty", ExitCode::kUsage);
   }
   if (!loss_tokens.empty() && loss_tokens.size() != lengths.size()) {
     return failed(Status::kInvalidArgument,
@@ -20,16 +19,15 @@ Result<> check_dataset(const Dataset& dataset) {
   }
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 1) {
-      return failed(
-          Status::kInvalidArgument,
-          fmt::format("sequence {} of {} has a length of {} tokens; every sequence needs at least 1, leave empty "
-                      "ones out of the data set",
-                      i, lengths.size(), lengths[i]),
-          ExitCode::kUsage);
+      return failed(Status::kInvalidArgument,
+                    fmt::format("sequence {} of {} has a length of {} tokens; every sequence needs at least 1: remove "
+                                "empty sequences from the data set",
+                                i, lengths.size(), lengths[i]),
+                    ExitCode::kUsage);
     }
     if (!loss_tokens.empty() && (loss_tokens[i] < 0 || loss_tokens[i] > lengths[i])) {
       return failed(Status::kInvalidArgument,
-                    fmt::format("sequence {} has {} loss tokens; with a length of {} there may be 0 to {}", i,
+                    fmt::format("sequence {} has {} loss tokens; with a length of {} it can have 0 to {}", i,
                                 loss_tokens[i], lengths[i], lengths[i]),
                     ExitCode::kUsage);
     }

@@ -171,7 +171,7 @@ Result<Batch> EpochPlan::cut(int64_t index, uint64_t first, uint64_t count) {
   RowBlock block;
   if (auto got = rows_->read(first, count, block); !got) return failed(std::move(got));
   if (block.rows() != count) {
-    return broke(*sampler_, epoch(), fmt::format("rows {} to {} are no longer there", first, first + count - 1));
+    return broke(*sampler_, epoch(), fmt::format("rows {} to {} are no longer in memory", first, first + count - 1));
   }
   return batch_of(std::move(block), inputs_->dataset, facts_.truncated, epoch(), index);
 }

@@ -32,7 +32,7 @@ Result<InputFile> InputFile::open(const std::filesystem::path& file) {
   InputFile input(file, std::move(fd));
   if (::fstat(input.fd_.get(), &input.opened_) != 0) return cannot_read(file, errno);
   if (S_ISDIR(input.opened_.st_mode)) return cannot_read(file, EISDIR);
-  if (!S_ISREG(input.opened_.st_mode)) return cannot_read(file, "it is no regular file");
+  if (!S_ISREG(input.opened_.st_mode)) return cannot_read(file, "it is not a regular file");
   return input;
 }
 
@@ -40,9 +40,9 @@ Result<> InputFile::read(char* into, size_t size, uint64_t offset) const {
   size_t got = 0;
   if (const int error = read_at(fd_.get(), into, size, offset, got); error != 0) return cannot_read(path_, error);
   if (got == size) return {};
-  return cannot_read(path_, fmt::format("it became shorter while it was read, from {} to {} bytes; start again when "
-                                        "nobody writes to it",
-                                        opened_.st_size, offset + got));
+  return cannot_read(
+      path_, fmt::format("it shrank while being read, from {} to {} bytes; start again when no process writes to it",
+                         opened_.st_size, offset + got));
 }
 
 Result<> InputFile::check_unchanged() const {
@@ -51,7 +51,7 @@ Result<> InputFile::check_unchanged() const {
   const bool same = now.st_size == opened_.st_size && now.st_mtim.tv_sec == opened_.st_mtim.tv_sec &&
                     now.st_mtim.tv_nsec == opened_.st_mtim.tv_nsec;
   if (same) return {};
-  return cannot_read(path_, "it changed while it was read; start again when nobody writes to it");
+  return cannot_read(path_, "it changed while being read; start again when no process writes to it");
 }
 
 Result<std::shared_ptr<const FileBytes>> read_whole(const std::filesystem::path& file) {
@@ -59,8 +59,7 @@ Result<std::shared_ptr<const FileBytes>> read_whole(const std::filesystem::path&
   if (!input) return tl::unexpected<Error>(input.error());
   std::unique_ptr<char[]> bytes(new (std::nothrow) char[input->size()]);
   if (!bytes) {
-    return cannot_read(file, fmt::format("its {} bytes do not fit the memory", input->size()),
-                       Status::kResourceExhausted);
+    return cannot_read(file, fmt::format("its {} bytes do not fit memory", input->size()), Status::kResourceExhausted);
   }
   if (Result<> read = input->read(bytes.get(), input->size(), 0); !read) return failed(std::move(read));
   if (Result<> same = input->check_unchanged(); !same) return failed(std::move(same));

@@ -61,15 +61,15 @@ Result<Base> chosen_base(const LrOptions& options, const BatchSize& mean_batch) 
   Base base;
   base.unit = unit_of(options.unit);
   if (base.unit == 0) {
-    return refuse(fmt::format("[lr] unit = \"{}\" is not known; allowed: rows, packs, sequences, tokens, loss_tokens",
+    return refuse(fmt::format("[lr] unit = \"{}\" is unknown; allowed: rows, packs, sequences, tokens, loss_tokens",
                               options.unit));
   }
   base.counts = counts_of(mean_batch);
   const double mean = in_unit(base.counts, base.unit);
   base.batch = options.base_batch > 0 ? options.base_batch : mean;
   if (!(base.batch > 0)) {
-    return refuse(fmt::format("[lr] base_batch = 0 stands for the mean batch, which has {} {} here; set base_batch",
-                              mean, options.unit));
+    return refuse(fmt::format("[lr] base_batch = 0 means the mean batch, which has {} {} here; set base_batch", mean,
+                              options.unit));
   }
   if (options.base_batch > 0) {  // the other units as in the mean batch, where that is known
     const double ratio = mean > 0 ? options.base_batch / mean : 0;
@@ -119,10 +119,9 @@ struct LearningRate::State {
   /// All but `previous`.
   [[nodiscard]] Result<pliant_lr_input> input_of(int64_t step, const BatchSize& size, double base_lr) const {
     if (step < 0 || !std::isfinite(base_lr)) {
-      return failed(
-          Status::kInvalidArgument,
-          fmt::format("a learning rate was asked for step {} with base_lr {}; steps count from 0 and rates are finite",
-                      step, base_lr));
+      return failed(Status::kInvalidArgument, fmt::format("cannot compute a learning rate for step {} with base_lr {}; "
+                                                          "steps are counted from 0 and rates must be finite",
+                                                          step, base_lr));
     }
     pliant_lr_input input{};
     input.struct_size = sizeof(input);
@@ -204,7 +203,7 @@ void LearningRate::commit(int64_t step, const BatchSize& size, const std::option
   if (step < s.committed) {
     throw Error(
         Status::kFailedPrecondition,
-        fmt::format("step {} of the learning rate was committed before; the next one is {}", step, s.committed));
+        fmt::format("step {} of the learning rate was committed before; the next step is {}", step, s.committed));
   }
   pliant_lr_input input = or_throw(s.input_of(step, size, base_lr));
   const std::vector<pliant_lr_output> all = or_throw(s.answers(input));

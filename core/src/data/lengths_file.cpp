@@ -118,8 +118,8 @@ Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset
   return failed(
       Status::kFailedPrecondition,
       fmt::format(
-          "{} has changed: it has {} sequences, and this job began with others ({}, in {}). Every worker of a job, "
-          "and a resumed job, must load the same data in the same order: restore it, or start a new run",
+          "{} has changed: it has {} sequences, but this job began with other data ({}, in {}). All workers, also of a "
+          "resumed job, must load the same data in the same order: restore the data, or start a new run",
           dataset.source.empty() ? "the data set" : dataset.source, dataset.lengths.size(), there->lengths.size(),
           file.string()),
       ExitCode::kUsage);
@@ -129,7 +129,7 @@ Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset
 Result<Header> checked_header(const std::filesystem::path& file, std::string_view bytes) {
   const auto damaged = [&](const std::string& how) {
     return failed(Status::kDataLoss,
-                  fmt::format("{} is damaged: {}; remove it, the job writes it again", file.string(), how));
+                  fmt::format("{} is damaged: {}; remove it, and the job writes it again", file.string(), how));
   };
   Header header;
   if (bytes.size() >= sizeof(header.magic) &&
@@ -137,7 +137,7 @@ Result<Header> checked_header(const std::filesystem::path& file, std::string_vie
     return failed(Status::kDataLoss,
                   fmt::format("{} is not a lengths file: it does not start with PLIANTDS", file.string()));
   }
-  const auto too_short = [&] { return damaged(fmt::format("{} bytes are less than its header", bytes.size())); };
+  const auto too_short = [&] { return damaged(fmt::format("{} bytes are fewer than its header has", bytes.size())); };
   if (bytes.size() < kHeaderWithoutContent) return too_short();
   std::memcpy(static_cast<void*>(&header), bytes.data(), kHeaderWithoutContent);
   if (header.version != kVersion && header.version != kWithoutContent) {
@@ -148,17 +148,17 @@ Result<Header> checked_header(const std::filesystem::path& file, std::string_vie
   std::memcpy(&header, bytes.data(), header.size());
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max() / 32;
   if (header.lengths > kMost || (header.loss_tokens != 0 && header.loss_tokens != header.lengths)) {
-    return damaged(fmt::format("it counts {} lengths and {} loss token counts", header.lengths, header.loss_tokens));
+    return damaged(fmt::format("it declares {} lengths and {} loss token counts", header.lengths, header.loss_tokens));
   }
   const uint64_t expected = header.size() + (header.lengths + header.loss_tokens) * sizeof(int32_t) + sizeof(uint32_t);
   if (bytes.size() != expected) {
-    return damaged(fmt::format("{} sequences take {} bytes, it has {}", header.lengths, expected, bytes.size()));
+    return damaged(fmt::format("{} sequences need {} bytes, it has {}", header.lengths, expected, bytes.size()));
   }
   boost::crc_32_type crc;
   crc.process_bytes(bytes.data(), bytes.size() - sizeof(uint32_t));
   uint32_t stored = 0;
   std::memcpy(&stored, bytes.data() + bytes.size() - sizeof(stored), sizeof(stored));
-  if (stored != crc.checksum()) return damaged("its check sum does not fit its contents");
+  if (stored != crc.checksum()) return damaged("its checksum does not match its contents");
   return header;
 }
 

@@ -67,7 +67,7 @@ Result<LrLink> LrLink::make(plugin::Instance instance) {
 }
 
 tl::unexpected<Error> LrLink::broke(const std::string& how) const {
-  return failed(Status::kInternal, fmt::format("lr '{}' broke its contract: {}", name(), how), ExitCode::kPlugin);
+  return failed(Status::kInternal, fmt::format("lr '{}' violates its contract: {}", name(), how), ExitCode::kPlugin);
 }
 
 tl::unexpected<Error> LrLink::refused(int32_t status, const pliant_error& error) const {
@@ -88,8 +88,8 @@ Result<> LrLink::check_optimizer(int32_t optimizer) const {
   const std::string why = reason_.empty() ? "" : ": " + reason_;
   if (optimizer == PLIANT_OPTIMIZER_UNKNOWN) {
     return failed(Status::kFailedPrecondition,
-                  fmt::format("lr '{}' must know the optimizer: set [lr] optimizer; it is valid for {} only{}", name(),
-                              optimizers(), why),
+                  fmt::format("lr '{}' depends on the optimizer: set [lr] optimizer; the rule is valid for {} only{}",
+                              name(), optimizers(), why),
                   ExitCode::kUsage);
   }
   return failed(Status::kFailedPrecondition,

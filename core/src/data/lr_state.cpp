@@ -44,8 +44,9 @@ Result<std::string> unpack_lr_state(std::string_view packed, std::string_view ru
   if (writer != rule) {
     return failed(
         Status::kFailedPrecondition,
-        fmt::format("the saved learning-rate state is that of rule '{}', but [lr] has '{}'; use the former to resume",
-                    writer, rule),
+        fmt::format(
+            "the saved learning-rate state belongs to rule '{}', but [lr] uses '{}'; use the saved rule to resume",
+            writer, rule),
         ExitCode::kUsage);
   }
   return std::string(state);
@@ -65,7 +66,7 @@ std::string encode(const LrChainState& state) {
 
 Result<LrChainState> decode(std::string_view bytes, size_t links) {
   const auto damaged = [] {
-    return failed(Status::kDataLoss, "the saved state of the learning-rate chain is damaged: its parts do not add up");
+    return failed(Status::kDataLoss, "the saved state of the learning-rate chain is damaged: its parts do not match");
   };
   const auto take = [&bytes](auto& value) {
     if (bytes.size() < sizeof(value)) return false;

@@ -19,7 +19,8 @@ int64_t rows_of(const Batch& batch) {
 
 void require_at_least_1(int64_t value, const char* what) {
   if (value >= 1) return;
-  throw Error(Status::kInvalidArgument, fmt::format("a {} of {} lays out no micro-batches; at least 1", what, value));
+  throw Error(Status::kInvalidArgument,
+              fmt::format("a {} of {} makes no micro-batches; it must be at least 1", what, value));
 }
 
 int64_t rounded_up(int64_t length, int64_t multiple) {
@@ -35,10 +36,9 @@ int64_t rounded_up(int64_t length, int64_t multiple) {
 int64_t entry_length(const Batch& batch, size_t entry, const Dataset& dataset) {
   const int64_t id = batch.ids[entry];
   if (id < 0 || static_cast<uint64_t>(id) >= dataset.lengths.size()) {
-    throw Error(Status::kOutOfRange,
-                fmt::format("batch {} has sequence {}, the data set has {} sequences, counted from 0; give the data "
-                            "set that the batch was made of",
-                            batch.index, id, dataset.lengths.size()));
+    throw Error(Status::kOutOfRange, fmt::format("batch {} has sequence {}, but the data set has {} sequences, counted "
+                                                 "from 0; give the data set that the batch was made from",
+                                                 batch.index, id, dataset.lengths.size()));
   }
   return batch.pieces.empty() ? dataset.lengths[static_cast<size_t>(id)] : batch.pieces[entry].count;
 }
@@ -81,8 +81,9 @@ class Assembly {
       made_.tokens += length;
       longest_ = std::max(longest_, length);
       if (padding_.to == PadTo::kBatch && length > longest) {
-        throw Error(Status::kInvalidArgument, fmt::format("batch {} has a line of {} tokens, its longest_entry is {}",
-                                                          batch.index, length, longest));
+        throw Error(
+            Status::kInvalidArgument,
+            fmt::format("batch {} has a line of {} tokens, but its longest_entry is {}", batch.index, length, longest));
       }
       made_.lengths.push_back(rounded_up(padding_.to == PadTo::kBatch ? longest : length, padding_.multiple));
     });
@@ -128,9 +129,9 @@ class Shares {
       rows_ += rows_of(batch);
       const bool whole = batch.pieces.empty() || batch.pieces.size() == batch.ids.size();
       if (!whole || (!batch.offsets.empty() && batch.offsets.back() != batch.ids.size())) {
-        throw Error(Status::kInvalidArgument, fmt::format("batch {} is none that a sampler made: its rows, ids and "
-                                                          "pieces do not add up",
-                                                          batch.index));
+        throw Error(
+            Status::kInvalidArgument,
+            fmt::format("batch {} was not made by a sampler: its rows, ids and pieces do not match", batch.index));
       }
     }
   }
@@ -154,8 +155,8 @@ class Shares {
     if (!layout_.even || of(0).count == of(layout_.world_size - 1).count) return;
     throw Error(
         Status::kIncompatibleWorldSize,
-        fmt::format("{} rows are not shared out evenly among {} ranks: rank 0 gets {}, rank {} gets {}; take a "
-                    "world size that divides them, one_shape, which fills up with empty lines, or uneven shares",
+        fmt::format("{} rows cannot be divided evenly among {} ranks: rank 0 gets {}, rank {} gets {}; use a world "
+                    "size that divides them, one_shape, which fills up with empty lines, or uneven shares",
                     rows_, layout_.world_size, of(0).count, layout_.world_size - 1, of(layout_.world_size - 1).count),
         ExitCode::kUsage);
   }
@@ -214,8 +215,9 @@ class Shares {
 PaddedMicroBatch pad_rows(const Batch& batch, RowRange rows, const Dataset& dataset, const Padding& padding) {
   require_at_least_1(padding.multiple, "multiple");
   if (rows.first < 0 || rows.count < 0 || rows.first > rows_of(batch) - rows.count) {
-    throw Error(Status::kOutOfRange, fmt::format("{} rows from row {} of batch {} on: it has {} rows, counted from 0",
-                                                 rows.count, rows.first, batch.index, rows_of(batch)));
+    throw Error(Status::kOutOfRange,
+                fmt::format("{} rows from row {} of batch {} on: the batch has {} rows, counted from 0", rows.count,
+                            rows.first, batch.index, rows_of(batch)));
   }
   const int64_t longest = padding.to == PadTo::kBatch ? longest_line(batch, dataset, padding.line) : 0;
   Assembly assembly(dataset, padding);
@@ -231,7 +233,7 @@ std::vector<PaddedMicroBatch> padded_micro_batches(std::span<const Batch> batche
   require_at_least_1(layout.padding.multiple, "multiple");
   if (rank < 0 || rank >= layout.world_size) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("rank {} of {} ranks; ranks count from 0", rank, layout.world_size));
+                fmt::format("rank {} of {} ranks: ranks are counted from 0", rank, layout.world_size));
   }
   const Shares shares(batches, dataset, layout);
   if (layout.one_shape) return shares.in_one_shape(rank);

@@ -22,7 +22,7 @@ uint32_t checksum(std::string_view text) {
 }
 
 tl::unexpected<Error> damaged(const std::string& how) {
-  return failed(Status::kDataLoss, fmt::format("this is no saved position: {}", how), ExitCode::kUsage);
+  return failed(Status::kDataLoss, fmt::format("this is not a saved position: {}", how), ExitCode::kUsage);
 }
 tl::unexpected<Error> differs(const std::string& how) {
   return failed(Status::kFailedPrecondition, how, ExitCode::kUsage);
@@ -51,9 +51,9 @@ Result<Position> parse_position(std::string_view bytes) {
   const std::string_view text = bytes.substr(0, end);
   const PositionJson line = PositionJson::parse(text, nullptr, false);
   if (!line.is_object() || line.value("format", PositionJson()) != kPositionFormat)
-    return damaged("it does not begin as one");
+    return damaged("its first line is not that of a position");
   if (bytes.substr(end + 1) != fmt::format("{:08x}\n", checksum(text))) {
-    return damaged("its check sum does not fit its contents");
+    return damaged("its checksum does not match its contents");
   }
   const PositionJson version = line.value("version", PositionJson());
   if (version != kPositionVersion) {
@@ -72,10 +72,10 @@ Result<Position> parse_position(std::string_view bytes) {
     line.at("global_batch").get_to(position.global_batch);
     position.fingerprint = std::stoull(line.at("fingerprint").get<std::string>(), nullptr, 16);
     line.at("step").get_to(position.step);
-    if (position.step < 0) return damaged("it counts a negative number of steps");
+    if (position.step < 0) return damaged("its number of steps is negative");
     return position;
   } catch (const std::exception&) {
-    return damaged("a field is missing or of another type");
+    return damaged("a field is missing or has another type");
   }
 }
 
@@ -86,8 +86,8 @@ Result<> check_same_batches(const Position& saved, const Position& now) {
   }
   if (saved.data_digest != now.data_digest) {
     return differs(
-        fmt::format("{} is not what it was when the position was saved: {} sequences with digest {:016x} then, {} with "
-                    "{:016x} now. Restore it, or begin the epoch again",
+        fmt::format("{} has changed since the position was saved: {} sequences with digest {:016x} then, {} with "
+                    "{:016x} now. Restore it, or start the epoch again",
                     now.source, saved.sequences, saved.data_digest, now.sequences, now.data_digest));
   }
   if (saved.seed != now.seed) {
@@ -98,7 +98,7 @@ Result<> check_same_batches(const Position& saved, const Position& now) {
                                now.global_batch));
   }
   if (saved.fingerprint != now.fingerprint) {
-    return differs("the position was saved with other options of the sampler than the config has");
+    return differs("the position was saved with other sampler options than those of the config");
   }
   return {};
 }

@@ -4,7 +4,7 @@
 namespace pliant::data {
 
 tl::unexpected<Error> broke(const Sampler& sampler, int64_t epoch, const std::string& how) {
-  return failed(Status::kInternal, fmt::format("{} broke its contract in epoch {}: {}", sampler.name, epoch, how),
+  return failed(Status::kInternal, fmt::format("{} violates its contract in epoch {}: {}", sampler.name, epoch, how),
                 ExitCode::kPlugin);
 }
 

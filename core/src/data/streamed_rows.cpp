@@ -125,7 +125,7 @@ class StreamedRows : public RowSource {
       if (!too_narrow) return asked;
       capacity_ *= 2;
     }
-    if (got > most) return broken(fmt::format("next gave {} rows; {} were asked for", got, most));
+    if (got > most) return broken(fmt::format("next gave {} rows; {} were requested", got, most));
     block.offsets.resize(got + 1);
     if (Result<> sound = check_offsets(sampler_, inputs_.epoch, block.offsets, at_, capacity_); !sound) return sound;
     for (auto* values : {&block.ids, &block.first_tokens, &block.token_counts}) values->resize(block.offsets.back());

@@ -36,8 +36,8 @@ std::string share_gap(const std::vector<std::vector<RowRange>>& shares, int64_t 
   int64_t next = 0;
   for (const auto& [range, rank] : ranges) {
     if (range.first != next || range.count < 0 || range.count > rows - next) {
-      return fmt::format("rank {} has {} rows from row {} on, but row {} of {} is next", rank, range.count, range.first,
-                         next, rows);
+      return fmt::format("rank {} has {} rows from row {} on, but row {} of {} must come next", rank, range.count,
+                         range.first, next, rows);
     }
     next += range.count;
   }
@@ -50,8 +50,8 @@ std::string mismatch(const CommitRecord& commit, const Batch& batch) {
     return fmt::format("it records {}, the plan has {}", size_text(commit.size), size_text(batch.size));
   }
   if (commit.digest != batch.digest) {
-    return fmt::format("the ranks used other samples (digest {:016x}) than the plan gave them (digest {:016x})",
-                       commit.digest, batch.digest);
+    return fmt::format("the ranks used other samples (digest {:016x}) than planned (digest {:016x})", commit.digest,
+                       batch.digest);
   }
   return share_gap(commit.shares, batch.size.rows);
 }
@@ -59,9 +59,8 @@ std::string mismatch(const CommitRecord& commit, const Batch& batch) {
 [[nodiscard]] tl::unexpected<Error> foreign(const CommitRecord& commit, std::string_view reason) {
   return failed(
       Status::kDataLoss,
-      fmt::format("step {} of the ledger (epoch {}, batch {}) is not what the plan says: {}; either the data, "
-                  "the seed or the sampler's options have changed since, or a worker did not train on the "
-                  "batches it was given",
+      fmt::format("step {} of the ledger (epoch {}, batch {}) differs from the plan: {}; either the data, the seed or "
+                  "the sampler's options have changed since, or a worker did not train on its batches",
                   commit.step, commit.epoch, commit.batch_index, reason));
 }
 
@@ -148,7 +147,7 @@ Result<Audit> audit_epochs(const Lineage& lineage, Batches& batches, int64_t ste
   Audit audit;
   std::map<int64_t, Commits> commits = by_epoch(lineage);
   if (!commits.empty() && commits.begin()->first < 0) {
-    return foreign(*commits.begin()->second.front(), "epochs count from 0");
+    return foreign(*commits.begin()->second.front(), "epochs are counted from 0");
   }
   int64_t left = steps;
   int64_t epoch = 0;

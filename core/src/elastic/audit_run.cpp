@@ -39,7 +39,7 @@ OpenRun open_run(const fs::path& run) {
   if (!fs::exists(run / "ledger.jsonl", error)) {
     throw Error(Status::kNotFound,
                 fmt::format("{} {}; give the directory of a run, such as pliant-runs/NAME/latest", run.string(),
-                            fs::is_directory(run, error) ? "has no ledger.jsonl" : "is no directory"),
+                            fs::is_directory(run, error) ? "has no ledger.jsonl" : "is not a directory"),
                 ExitCode::kUsage);
   }
   RunDirectory directory = or_throw(RunDirectory::open(run));
@@ -57,10 +57,9 @@ Batches plan_of(const OpenRun& run) {
   plan.granule = facts.granule;
   Batches batches(config, plan, or_throw(data::read_dataset(run.directory.dataset())));
   if (const std::string own = fmt::format("{:016x}", batches.fingerprint()); own != run.lineage.fingerprint) {
-    throw Error(Status::kDataLoss,
-                fmt::format("{}: its ledger was written for other data or options (fingerprint {} instead of {}) than "
-                            "its config.toml and dataset.bin hold",
-                            run.directory.path().string(), run.lineage.fingerprint, own));
+    throw Error(Status::kDataLoss, fmt::format("{}: its ledger does not match its config.toml and dataset.bin: it was "
+                                               "written for other data or options (fingerprint {} instead of {})",
+                                               run.directory.path().string(), run.lineage.fingerprint, own));
   }
   return batches;
 }
@@ -119,7 +118,7 @@ std::string steps_text(int64_t first, int64_t end) {
 std::string difference(const CommitRecord& a, const CommitRecord& b) {
   if (a.learning_rate != b.learning_rate)
     return fmt::format("has another learning rate: {} and {}", a.learning_rate, b.learning_rate);
-  if (a.skipped != b.skipped) return "was left out in one of the two";
+  if (a.skipped != b.skipped) return "was skipped in one of the two runs";
   if (a.loss != b.loss && !(a.loss != a.loss && b.loss != b.loss))
     return fmt::format("has another loss: {} and {}", a.loss, b.loss);
   return {};
@@ -182,7 +181,7 @@ class Comparer {
     const Parts there = parts_of(two_.directory, steps, roots.other);
     if (here.empty() || there.empty()) {
       const fs::path& lacks = (here.empty() ? one_ : two_).directory.path();
-      return fmt::format("{} with another state; in which arrays cannot be told: {} has no line of that state", verb,
+      return fmt::format("{} with another state; the arrays are unknown because {} has no line for that state", verb,
                          (lacks / elastic::kDigestsFile).string());
     }
     result_.parts = differing(here, there);
@@ -194,7 +193,7 @@ class Comparer {
   [[nodiscard]] std::string unseen_before(int64_t step) const {
     const int64_t first = last_same_ + 1;
     if (first >= step) return {};
-    return fmt::format("; {} before it had no digest in both to compare", steps_text(first, step));
+    return fmt::format("; {} before it could not be compared: no digest in both runs", steps_text(first, step));
   }
 
   /// Of a difference that `step` has in something else: the arrays that differ at the next digest.
@@ -202,14 +201,14 @@ class Comparer {
     for (int64_t next = step + 1; next < both_; ++next) {
       const std::optional<Roots> roots = roots_at(next);
       if (!roots) continue;
-      return fmt::format("; step {}, the next with a digest in both, {}", next,
+      return fmt::format("; step {}, the next with a digest in both runs, {}", next,
                          roots->differ() ? state_text("begins", next, *roots) : "begins with the same state");
     }
     if (const std::optional<Roots> roots = roots_at_end()) {
       return fmt::format("; step {}, the last{}, {}", both_ - 1, has_one_length() ? "" : " of both",
                          roots->differ() ? state_text("ends", both_, *roots) : "ends with the same state");
     }
-    return "; no digest in both follows that would tell the arrays";
+    return "; the arrays are unknown because no later step has a digest in both runs";
   }
 
   bool compare_steps() {
@@ -233,7 +232,7 @@ class Comparer {
       return differ(both_ - 1, state_text("ends", both_, *roots) + unseen_before(both_ - 1));
     }
     if (has_one_length()) return false;
-    return differ(both_, fmt::format("is in one of the two only: they have {} and {} steps",
+    return differ(both_, fmt::format("exists in only one of the two runs: they have {} and {} steps",
                                      one_.lineage.commits.size(), two_.lineage.commits.size()));
   }
 
@@ -241,18 +240,18 @@ class Comparer {
     if (both_ == 0) {
       const std::string& here = one_.lineage.fingerprint;
       const std::string& there = two_.lineage.fingerprint;
-      result_.how = here == there
-                        ? "neither of the two has a step: nothing but data, seed and batches was compared"
-                        : fmt::format(
-                              "neither of the two has a step, and they have other data, another seed or other "
-                              "batches (fingerprints {} and {})",
-                              here, there);
+      result_.how =
+          here == there
+              ? "neither run has a step: only data, seed and batches were compared"
+              : fmt::format("neither run has a step, and they differ in data, seed or batches (fingerprints {} and {})",
+                            here, there);
     } else if (!roots_at_end()) {
       result_.how =
           result_.states == 0
-              ? "no step has a digest of its state in both ([run] digest_every), so that equal weights cannot be told"
-              : "what the last step left was compared in one run or none ([run] digest_every, or a job that was "
-                "stopped while no group stood), so that equal weights cannot be told beyond the step before";
+              ? "no step has a digest of its state in both runs ([run] digest_every), so it is unknown whether the "
+                "weights are equal"
+              : "the final states were not compared in both runs ([run] digest_every, or a job that was stopped while "
+                "no group was formed), so it is unknown whether the weights are equal after the last step";
     }
   }
 

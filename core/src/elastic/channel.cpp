@@ -44,7 +44,7 @@ FileDescriptor take_socket(std::string_view text, bool same_protocol) {
   if (flags < 0 || (flags & FD_CLOEXEC) != 0 || number == 0 || number_of_socket(fd) != number) {
     throw Error(Status::kFailedPrecondition,
                 "the connection to the agent is not open in this process, or was taken by an earlier Session::attach: "
-                "a worker attaches once, and the programs that it starts are no workers",
+                "a worker attaches once, and programs that it starts are not workers",
                 ExitCode::kUsage);
   }
   ::fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
@@ -93,7 +93,8 @@ void Channel::require_agent() {
 
 void Channel::throw_gone() const {
   throw Error(Status::kPeerLost,
-              fmt::format("{}; `{}` goes on from the newest snapshot, or begins anew without one", *gone_, resume_));
+              fmt::format("{}; `{}` continues from the newest snapshot, or starts from the beginning if there is none",
+                          *gone_, resume_));
 }
 
 void Channel::lose_agent(std::string why) {
@@ -119,7 +120,7 @@ void Channel::read_all() {
     while ((end = pending.find('\n')) != std::string::npos) {
       Result<ToWorker> message = parse_to_worker(std::string_view(pending).substr(0, end));
       pending.erase(0, end + 1);
-      if (!message) return lose_agent("the agent of this job is left: " + message.error().message());
+      if (!message) return lose_agent("leaving the agent of this job: " + message.error().message());
       const auto* abort = std::get_if<Abort>(&*message);
       const int64_t aborted = abort != nullptr ? abort->generation : -1;
       {
@@ -129,7 +130,7 @@ void Channel::read_all() {
       arrived_.notify_one();
       if (aborted >= 0) on_abort_(aborted);
     }
-    if (pending.size() > kLongestMessage) return lose_agent("the agent of this job is left: its message has no end");
+    if (pending.size() > kLongestMessage) return lose_agent("leaving the agent of this job: its message has no end");
   }
 }
 

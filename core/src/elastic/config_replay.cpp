@@ -124,7 +124,8 @@ class ConfigReplay {
                                                                 : fmt::format("steps {}..{}", since.first, since.until);
       audit_.not_checked.push_back(fmt::format("{} of {}: {}", what.first, steps_text, what.second));
     }
-    if (steps > 0) audit_.not_checked.push_back("losses: only training again tells them; --against compares them");
+    if (steps > 0)
+      audit_.not_checked.push_back("losses: they can only be checked by training again; --against compares them");
   }
 
  private:
@@ -150,7 +151,7 @@ class ConfigReplay {
     ConfigOfSteps& config = config_of(generation != nullptr ? generation->config : std::string());
     if (!config.why_not().empty()) {
       cannot("learning rates and rows of the ranks", config.why_not());
-      lost_rates_ = "an earlier config is not known";
+      lost_rates_ = "an earlier config is unknown";
       return;
     }
     const std::string& on_nonfinite = config.plain().run().on_nonfinite;
@@ -224,7 +225,7 @@ class ConfigReplay {
     try {
       if (rate_config_ != &config) change_rate(config);
       if (rate_->wants_gradient_norms()) {
-        lost_rates_ = "a rule of [lr] follows the norms of the gradients, which no ledger has";
+        lost_rates_ = "a rule of [lr] depends on the norms of gradients, which the ledger does not record";
         return cannot(kWhat, lost_rates_);
       }
       const double planned = rate_->scaling(commit.step, commit.size).learning_rate;

@@ -122,16 +122,16 @@ std::string words_of(const WrittenTrace& trace, const fs::path& file) {
   if (trace.generations == 0) {
     return fmt::format(
         "trace: {} was not written: {}", file.string(),
-        trace.unread.empty() ? "no worker of this job came to compute with the embedding API" : trace.unread);
+        trace.unread.empty() ? "no worker of this job computed anything with the embedding API" : trace.unread);
   }
   std::string text = fmt::format("trace: {}, {}", file.string(), counted(trace.ranks, "rank"));
   if (trace.generations > 1) text += ", " + counted(trace.generations, "generation");
   text += fmt::format(", {}, {:.1f} MiB; open it in ui.perfetto.dev", counted(trace.steps, "step"),
                       static_cast<double>(trace.bytes) / (1U << 20U));
   text += trace.is_sharded ? fmt::format(" or read it with `pliant trace {}`", file.string())
-                           : "; the job is not sharded: all that is in it is how long reductions took";
+                           : "; the job is not sharded: the trace has only the times of reductions";
   if (trace.cut > 0) text += fmt::format("; the record of {} was full before the end", counted(trace.cut, "worker"));
-  if (!trace.unread.empty()) text += fmt::format("; a worker is not in it: {}", trace.unread);
+  if (!trace.unread.empty()) text += fmt::format("; a worker is missing in it: {}", trace.unread);
   return text;
 }
 

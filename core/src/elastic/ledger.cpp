@@ -30,10 +30,10 @@ std::string objection(const Lineage& lineage, const LedgerRecord& record) {
     return fmt::format("it commits step {}, but the next step is {}", commit->step, committed);
   }
   if (const auto* snapshot = std::get_if<SnapshotRecord>(&record); snapshot != nullptr && snapshot->step > committed) {
-    return fmt::format("it names a snapshot of {} steps, but only {} are committed", snapshot->step, committed);
+    return fmt::format("it names a snapshot of {} steps, but only {} steps are committed", snapshot->step, committed);
   }
   if (const auto* restart = std::get_if<RestartRecord>(&record); restart != nullptr && restart->step > committed) {
-    return fmt::format("it restarts from {} steps, but only {} are committed", restart->step, committed);
+    return fmt::format("it restarts from {} steps, but only {} steps are committed", restart->step, committed);
   }
   return {};
 }
@@ -100,7 +100,7 @@ class Replay {
       if (auto taken = take_lines(pending, std::string_view(chunk).substr(0, got)); !taken) return taken;
       if (pending.size() > kLongestRecord) return damaged("it is longer than any record");
     }
-    if (whole_bytes == 0) return damaged("it holds no whole header");
+    if (whole_bytes == 0) return damaged("it has no complete header");
     return {};
   }
 
@@ -151,8 +151,7 @@ class Replay {
 [[nodiscard]] tl::unexpected<Error> in_use(const std::filesystem::path& file) {
   return failed(
       Status::kFailedPrecondition,
-      fmt::format("the ledger {} is being written by another process; wait until that run has ended, or stop it",
-                  file.string()));
+      fmt::format("another process is writing the ledger {}; wait until that run ends, or stop it", file.string()));
 }
 
 /// Makes `file` of what `fill` writes (it returns 0 or an errno value), whole or not at all, and opens it.
@@ -209,24 +208,24 @@ struct Ledger::State {
       return failed(Status::kNotFound, fmt::format("the ledger {} was removed, moved or replaced", file.string()));
     }
     struct stat now {};
-    if (::fstat(fd.get(), &now) != 0) return tl::unexpected<Error>(file_error(errno, "look at the ledger", file));
+    if (::fstat(fd.get(), &now) != 0) return tl::unexpected<Error>(file_error(errno, "check the ledger", file));
     const auto found = static_cast<uint64_t>(now.st_size);
     if (found == size || (dirty && found > size)) return {};
     return failed(Status::kDataLoss,
-                  fmt::format("somebody else has changed the ledger {}: it has {} bytes instead of {}", file.string(),
+                  fmt::format("another program has changed the ledger {}: it has {} bytes instead of {}", file.string(),
                               found, size));
   }
 
   Result<> append(const LedgerRecord& record) {
     if (const std::string reason = objection(lineage, record); !reason.empty()) {
-      return failed(Status::kInvalidArgument, fmt::format("the ledger {} refuses a record: {}", file.string(), reason));
+      return failed(Status::kInvalidArgument, fmt::format("cannot append to the ledger {}: {}", file.string(), reason));
     }
     const std::string line = encode_line(record);
     // The lineage takes what a reader of the file would get.
     Result<LedgerRecord> readable = decode_line(std::string_view(line).substr(0, line.size() - 1));
     if (!readable) {
       return failed(Status::kInvalidArgument,
-                    fmt::format("the ledger {} refuses a record: {}", file.string(), readable.error().message()));
+                    fmt::format("cannot append to the ledger {}: {}", file.string(), readable.error().message()));
     }
     if (const int error = write(line); error != 0) {
       return tl::unexpected<Error>(file_error(error, "append to the ledger", file));
@@ -289,7 +288,7 @@ Result<Ledger> Ledger::open(const std::filesystem::path& file) {
   state->size = replay.whole_bytes;
   state->lineage = std::move(replay.lineage);
   if (const int error = state->cut(); error != 0) {
-    return tl::unexpected<Error>(file_error(error, "cut the torn last line of the ledger", file));
+    return tl::unexpected<Error>(file_error(error, "remove the incomplete last line of the ledger", file));
   }
   return Ledger(std::move(state));
 }

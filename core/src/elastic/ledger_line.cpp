@@ -216,7 +216,7 @@ LedgerRecord record_of(const Json& object) {
                             count_field(object, "next_step"), text_field(object, "reason"),
                             object.contains("config") ? text_field(object, "config") : std::string()};
   }
-  if (kind != "ledger") throw Refusal{fmt::format("records of kind `{}` are unknown to this release", kind)};
+  if (kind != "ledger") throw Refusal{fmt::format("this release does not know records of kind `{}`", kind)};
   const int64_t version = count_field(object, "version");
   if (version != kFormatVersion) {
     throw Refusal{fmt::format("the ledger has format version {}, this release reads {}", version, kFormatVersion)};

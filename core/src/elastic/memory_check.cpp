@@ -20,8 +20,7 @@ MemoryCheck::Finding MemoryCheck::look_at(const void* memory, uint64_t bytes) co
   if (!info) {
     Finding finding{.refusal = {}, .is_known = false};
     if (!is_readable(memory, bytes)) {
-      finding.refusal =
-          "is memory that neither the accelerator nor this process has: it was freed, or the pointer is wrong";
+      finding.refusal = "is memory of neither the accelerator nor this process: it was freed, or the pointer is wrong";
       finding.is_for_cpu = false;
     }
     return finding;
@@ -31,10 +30,10 @@ MemoryCheck::Finding MemoryCheck::look_at(const void* memory, uint64_t bytes) co
   const auto base = reinterpret_cast<uintptr_t>(info->base);
   const bool in_range = base != 0 && first >= base && first - base < info->bytes;
   if (is_on_device(info->kind) && info->device >= 0 && info->device != device_) {
-    finding.refusal = fmt::format("is memory of device {}, this rank computes on device {}", info->device, device_);
+    finding.refusal = fmt::format("is memory of device {}, but this rank computes on device {}", info->device, device_);
   } else if (in_range && bytes > info->bytes - (first - base)) {
     finding.refusal =
-        fmt::format("leaves its allocation: {} bytes from byte {} of {}", bytes, first - base, info->bytes);
+        fmt::format("exceeds its allocation: {} bytes from byte {} of {}", bytes, first - base, info->bytes);
   }
   return finding;
 }
@@ -47,11 +46,9 @@ MemoryCheck::Finding MemoryCheck::look_at_all(const void* memory, uint64_t bytes
   finding.refusal =
       refusal->is_readable
           ? fmt::format(
-                "is memory that this process may read and not write, from byte {} of {} on; a worker that joins "
-                "or begins from a snapshot writes it",
+                "is read-only memory from byte {} of {} on; a worker that joins or restores a snapshot must write it",
                 refusal->at, bytes)
-          : fmt::format("is memory with a hole: byte {} of {} is in none that this process can read", refusal->at,
-                        bytes);
+          : fmt::format("is memory with a hole: this process cannot read byte {} of {}", refusal->at, bytes);
   finding.is_for_cpu = refusal->is_readable;
   return finding;
 }

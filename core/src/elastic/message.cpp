@@ -256,12 +256,11 @@ Result<InjectionPoint> parse_injection_point(std::string_view word) {
   for (size_t i = 0; i < kPoints.size(); ++i) {
     if (kPoints[i] == word) return static_cast<InjectionPoint>(i);
   }
-  return failed(
-      Status::kInvalidArgument,
-      "'" + std::string(word) +
-          "' is no point of a step; allowed: forward, reduce, vote, commit, apply, copy, gather, scatter, snapshot, "
-          "finish",
-      ExitCode::kUsage);
+  return failed(Status::kInvalidArgument,
+                "'" + std::string(word) +
+                    "' is not a point of a step; allowed: forward, reduce, vote, commit, apply, copy, gather, scatter, "
+                    "snapshot, finish",
+                ExitCode::kUsage);
 }
 
 }  // namespace pliant::elastic

@@ -50,10 +50,11 @@ void check_assignment(const Assignment& assignment, int64_t rows, int64_t granul
   }
   if (right && next == rows) return;
   throw Error(Status::kInvalidArgument,
-              granule == 0 ? fmt::format("an assignment must have each of {} rows in one block", rows)
-                           : fmt::format("an assignment must have each of {} rows in one block, and in deterministic "
-                                         "mode the blocks are granules of {}, on each rank in the order of the batch",
-                                         rows, granule));
+              granule == 0
+                  ? fmt::format("an assignment must have each of {} rows in exactly one block", rows)
+                  : fmt::format("an assignment must have each of {} rows in exactly one block; in deterministic mode "
+                                "blocks are granules of {}, on each rank in the order of the batch",
+                                rows, granule));
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ Floats GradientReduction::State::take_floats(size_t count) const {
     return {accelerator, device, count};
   } catch (const Error& error) {
     if (error.status() != Status::kResourceExhausted) throw;
-    throw error.with_message("no memory to add up gradients in: " + error.message()).about_device(device);
+    throw error.with_message("no memory for adding up gradients: " + error.message()).about_device(device);
   }
 }
 
@@ -71,11 +72,10 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
                                      int64_t rank) {
   const int64_t ranks = assignment.world_size();
   if (batch_rows < 0 || rows_per_granule < 1 || ranks < 1 || rank < 0 || rank >= ranks) {
-    throw Error(
-        Status::kInvalidArgument,
-        fmt::format("a reduction cannot begin with {} rows, granule {}, world size {}, rank {}; needed: rows >= 0, "
-                    "granule >= 1, 0 <= rank < world size",
-                    batch_rows, rows_per_granule, ranks, rank));
+    throw Error(Status::kInvalidArgument,
+                fmt::format("cannot begin a reduction with {} rows, granule {}, world size {}, rank {}; needed: rows "
+                            ">= 0, granule >= 1, 0 <= rank < world size",
+                            batch_rows, rows_per_granule, ranks, rank));
   }
   check_assignment(assignment, batch_rows, deterministic ? rows_per_granule : 0);
   rows = batch_rows;
@@ -120,10 +120,10 @@ void GradientReduction::State::check(RowRange given) const {
   if (added < blocks.size() && given == blocks[added]) return;
   const std::string expected =
       added == blocks.size()
-          ? fmt::format("all {} micro-batches of this rank have been added already", blocks.size())
+          ? fmt::format("all {} micro-batches of this rank were added already", blocks.size())
           : fmt::format("micro-batch {} of {} of this rank is next, {}", added, blocks.size(), row_text(blocks[added]));
   throw Error(Status::kInvalidArgument,
-              fmt::format("the gradient of {} does not fit: {}; add each micro-batch of the step once and in order",
+              fmt::format("the gradient of {} is out of order: {}; add each micro-batch of the step once and in order",
                           row_text(given), expected));
 }
 
@@ -136,13 +136,13 @@ void GradientReduction::State::check(RowRange given, const GradientPiece& piece)
     refuse(fmt::format("has {} elements at {}, but gradient_size() said {}", piece.count, piece.offset, size));
   }
   if (piece.dtype != DType::kF32 && piece.dtype != DType::kBF16 && piece.dtype != DType::kF16) {
-    refuse(fmt::format("is of the type {}; a gradient is of kF32, kBF16 or kF16", static_cast<int>(piece.dtype)));
+    refuse(fmt::format("has the type {}; gradients have kF32, kBF16 or kF16", static_cast<int>(piece.dtype)));
   }
   if (piece.count == 0) return;
   const uint64_t end = piece.offset + piece.count;
   if (piece.data == nullptr) refuse(fmt::format("is a null pointer: {}", element_text(piece.offset, end)));
   if (open.there.overlaps(piece.offset, piece.count)) {
-    refuse(fmt::format("overlaps one that was added before: {}", element_text(piece.offset, end)));
+    refuse(fmt::format("overlaps a piece that was added before: {}", element_text(piece.offset, end)));
   }
 }
 
@@ -308,14 +308,13 @@ void GradientReduction::check(RowRange rows, const GradientPiece& piece) const {
 void GradientReduction::check(RowRange rows, std::span<const float> gradient) const {
   const State& state = *state_;
   if (gradient.size() != state.size) {
-    throw Error(
-        Status::kInvalidArgument,
-        fmt::format("the gradient of {} has {} elements, but gradient_size() said {}; hand in the whole gradient",
-                    row_text(rows), gradient.size(), state.size));
+    throw Error(Status::kInvalidArgument,
+                fmt::format("the gradient of {} has {} elements, but gradient_size() said {}; pass the whole gradient",
+                            row_text(rows), gradient.size(), state.size));
   }
   if (gradient.data() == nullptr && state.size > 0) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("the gradient of {} is a null pointer; hand in its {} floats", row_text(rows), state.size));
+                fmt::format("the gradient of {} is a null pointer; pass its {} floats", row_text(rows), state.size));
   }
   state.check(rows, {.offset = 0, .count = gradient.size(), .data = gradient.data()});
 }

@@ -32,8 +32,8 @@ void GradientReduction::State::check_reducible(const Communicator& communicator)
     throw Error(Status::kFailedPrecondition,
                 world_size == 0 || reduced
                     ? std::string("a reduction needs begin() first")
-                    : fmt::format("the step is not complete: {} of {} micro-batches of this rank have been added",
-                                  added, blocks.size()));
+                    : fmt::format("the step is incomplete: {} of {} micro-batches of this rank were added", added,
+                                  blocks.size()));
   }
   if (communicator.world_size() != world_size) {
     throw Error(Status::kInvalidArgument,

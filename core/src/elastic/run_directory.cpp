@@ -37,8 +37,8 @@ Result<DirectoryLock> DirectoryLock::take(const RunDirectory& directory) {
   Result<FileDescriptor> fd = open_file(directory.path(), O_RDONLY | O_DIRECTORY, "open the run directory");
   if (!fd) return failed(std::move(fd));
   if (lock_for_writing(fd->get())) return DirectoryLock(std::move(*fd));
-  return failed(Status::kFailedPrecondition,
-                fmt::format("another `pliant run` is at work in {}", directory.path().string()), ExitCode::kUsage);
+  return failed(Status::kFailedPrecondition, fmt::format("another `pliant run` is using {}", directory.path().string()),
+                ExitCode::kUsage);
 }
 
 std::string fresh_run_id() {
@@ -96,9 +96,10 @@ Result<RunDirectory> RunDirectory::create(const fs::path& log_dir, const JobFact
   const fs::path path = resolved / facts.run_id;
   if (::mkdir(path.c_str(), 0777) == 0) return RunDirectory(path);
   if (errno != EEXIST) return cannot("create", path, std::strerror(errno));
-  return failed(Status::kFailedPrecondition,
-                fmt::format("the run directory {} is there already and is another run's; start again", path.string()),
-                ExitCode::kUsage);
+  return failed(
+      Status::kFailedPrecondition,
+      fmt::format("the run directory {} exists already and belongs to another run; start again", path.string()),
+      ExitCode::kUsage);
 }
 
 Result<RunDirectory> RunDirectory::open(const fs::path& directory) {
@@ -106,8 +107,8 @@ Result<RunDirectory> RunDirectory::open(const fs::path& directory) {
   const fs::path resolved = fs::canonical(directory, error);
   if (!error && fs::is_directory(resolved, error)) return RunDirectory(resolved);
   return failed(Status::kNotFound,
-                fmt::format("{} is no run directory: {}; check the path, or leave it out to resume the latest run",
-                            directory.string(), error ? error.message() : "it is no folder"),
+                fmt::format("{} is not a run directory: {}; check the path, or omit it to resume the latest run",
+                            directory.string(), error ? error.message() : "it is not a folder"),
                 ExitCode::kUsage);
 }
 
@@ -228,7 +229,7 @@ Result<RunDirectory> RunDirectory::latest(const fs::path& log_dir, const std::st
   if (error || !fs::exists(found / "job.json", error)) {
     return failed(
         Status::kNotFound,
-        fmt::format("nothing to resume: {} is no run; start one without --resume, or name its folder with --resume DIR",
+        fmt::format("nothing to resume: {} is not a run; start one without --resume, or name a run with --resume DIR",
                     link.string()),
         ExitCode::kUsage);
   }
@@ -240,7 +241,7 @@ Result<JobFacts> RunDirectory::read_facts() const {
   std::stringstream text;
   if (fs::is_regular_file(facts(), absent)) text << std::ifstream(facts()).rdbuf();  // to open a FIFO may never end
   if (text.str().empty()) {
-    return failed(Status::kNotFound, fmt::format("{} is no run directory: job.json is missing", path_.string()),
+    return failed(Status::kNotFound, fmt::format("{} is not a run directory: job.json is missing", path_.string()),
                   ExitCode::kUsage);
   }
   try {

@@ -63,12 +63,11 @@ void Session::State::open_device() {
   const int32_t count = opened.device_count();
   if (count == 0) {
     const std::string why = opened.why_no_devices();
-    throw Error(
-        Status::kNotFound,
-        fmt::format("accelerator '{}' finds no device on this machine{}{}; `pliant accel list` shows what others "
-                    "find",
-                    name, why.empty() ? "" : ": ", why),
-        ExitCode::kPlugin);
+    throw Error(Status::kNotFound,
+                fmt::format("accelerator '{}' finds no device on this machine{}{}; `pliant accel list` shows the "
+                            "devices of all accelerators",
+                            name, why.empty() ? "" : ": ", why),
+                ExitCode::kPlugin);
   }
   const char* const local_rank = environment_variable(kLocalRank);
   const int64_t own = local_rank == nullptr ? 0 : std::strtoll(local_rank, nullptr, 10) % count;
@@ -76,9 +75,9 @@ void Session::State::open_device() {
   if (chosen >= count) {
     throw Error(
         Status::kInvalidArgument,
-        fmt::format("[accelerator] device = {}, but '{}' has {} on this machine; leave it out to give each "
-                    "rank its own",
-                    chosen, name, count == 1 ? "the device 0 only" : fmt::format("the devices 0..{}", count - 1)),
+        fmt::format(
+            "[accelerator] device = {}, but '{}' has {} on this machine; omit it to give each rank its own device",
+            chosen, name, count == 1 ? "only device 0" : fmt::format("devices 0..{}", count - 1)),
         ExitCode::kUsage);
   }
   device = static_cast<int32_t>(chosen);
@@ -178,7 +177,7 @@ Session Session::attach() {
   if (!same_protocol) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("this program was built with another version of Pliant than the `pliant run` that started "
-                            "it (protocol {}, that of `pliant run` is {}); build it again with that version",
+                            "it (protocol {} instead of {}); build it again with that version",
                             elastic::kProtocol, spoken == nullptr ? "older" : spoken),
                 ExitCode::kUsage);
   }
@@ -205,11 +204,10 @@ uint64_t Session::seed() const {
 
 void Session::start(Dataset dataset, TrainingState& program) {
   if (state_->config.has("coordinator")) {
-    throw Error(
-        Status::kFailedPrecondition,
-        "the config has [coordinator], but this program does not shard its model (pliant/sharded.hpp); leave the "
-        "section out",
-        ExitCode::kUsage);
+    throw Error(Status::kFailedPrecondition,
+                "the config has [coordinator], but this program does not shard its model (pliant/sharded.hpp); remove "
+                "the section",
+                ExitCode::kUsage);
   }
   begin(std::move(dataset), program);
 }

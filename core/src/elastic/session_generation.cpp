@@ -134,7 +134,7 @@ bool Session::State::enter_generation() {
   if (copied && form.wants_state && form.rank != form.donor) take_state(*copied);
   if (applied != form.next_step) {
     throw Error(Status::kInternal,
-                fmt::format("this worker holds {} steps, the generation begins at {}", applied, form.next_step));
+                fmt::format("this worker holds {} steps, but the generation begins at {}", applied, form.next_step));
   }
   rates = form.rates;
   clock.skip_next();  // the first step of a generation warms up
@@ -150,7 +150,7 @@ void Session::State::begin_recording() {
     Result<sharded::TraceLog> log = sharded::TraceLog::create(directory.path() / form.trace);
     if (!log) {
       return Log("session").write(LogLevel::kWarning,
-                                  fmt::format("this worker will not be in the trace: {}", log.error().message()));
+                                  fmt::format("this worker will be missing in the trace: {}", log.error().message()));
     }
     recorder.emplace(*accelerator, device, std::move(*log));
     if (sharded != nullptr) sharded->record(&*recorder);

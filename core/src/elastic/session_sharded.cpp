@@ -42,7 +42,7 @@ std::vector<ArrayLine> lines_of(const std::string& layout) {
 
 Error other_model(const std::string& how) {
   return {Status::kFailedPrecondition,
-          fmt::format("it is of another model: {}; build the model that wrote it, or begin a new run", how),
+          fmt::format("it belongs to another model: {}; build the model that wrote it, or start a new run", how),
           ExitCode::kUsage};
 }
 
@@ -120,10 +120,9 @@ void Session::State::begin_visits() {
     if (page) {
       sharded->show_visits(std::move(*page));
     } else {
-      Log("session").write(LogLevel::kWarning,
-                           fmt::format("where this worker visits other modules than others, that will be seen at the "
-                                       "commit alone, and not which: {}",
-                                       page.error().message()));
+      Log("session").write(LogLevel::kWarning, fmt::format("differences between the visits of this worker and others "
+                                                           "can be detected only at the commit, without the module: {}",
+                                                           page.error().message()));
     }
   }
   sharded->begin_visits(form.generation);
@@ -150,7 +149,7 @@ Session::State::Source Session::State::source_in_order(const elastic::SnapshotHe
         fmt::format("its arrays are {} instead of {}", in_one_line(written.arrays), in_one_line(state_layout())));
   }
   if (!written.model.empty() && written.model != digest_of_parameters())
-    throw other_model("its parameters have other names or shapes, or come in another order");
+    throw other_model("its parameters have other names, shapes or another order");
   Source source;
   source.elements = sharded->model.elements();
   if (source.elements > 0) source.runs.push_back({0, source.elements, 0});
@@ -171,13 +170,13 @@ Session::State::Source Session::State::source_by_name(const elastic::SnapshotHea
   for (const std::string& name : names) {
     const auto found =
         std::find_if(lines.begin(), lines.end(), [&name](const ArrayLine& line) { return line.name == name; });
-    if (found == lines.end()) throw other_model(fmt::format("it has no {} of its parameters", name));
+    if (found == lines.end()) throw other_model(fmt::format("it lacks {} of its parameters", name));
     if (found->type != type) throw other_model(fmt::format("its {} is {} instead of {}", name, found->type, type));
     source.arrays.push_back(static_cast<size_t>(found - lines.begin()));
   }
   for (const ArrayLine& line : lines) {
     if (std::find(names.begin(), names.end(), line.name) == names.end())
-      throw other_model(fmt::format("its parameters have {}, which those of this one have not", line.name));
+      throw other_model(fmt::format("its parameters have {}, which those of this program lack", line.name));
   }
   return source;
 }
@@ -264,7 +263,7 @@ void Session::State::write_part(const std::string& file) {
 }
 
 void Session::State::finish_snapshot(const elastic::Assemble& order) {
-  Result<> done = failed(Status::kFailedPrecondition, "this rank has no part of it any more");
+  Result<> done = failed(Status::kFailedPrecondition, "this rank no longer has a part of it");
   if (parts_of && parts_of->file == order.file && parts_of->header.step == order.step) {
     strike(elastic::InjectionPoint::kFinish);
     const std::filesystem::path file = directory.path() / order.file;

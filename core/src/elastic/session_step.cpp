@@ -255,9 +255,9 @@ void Step::add(const MicroBatch& micro, double loss_sum) {
   if (s.sharded != nullptr) {
     if (micro.rows.count == 0) return;
     if (s.sharded->micro_batches_done() <= s.added) {
-      throw Error(Status::kFailedPrecondition,
-                  "a micro-batch ends without its pass over the sharded model; call ShardedModel::begin_pass and "
-                  "end_pass first");
+      throw Error(
+          Status::kFailedPrecondition,
+          "the micro-batch had no pass over the sharded model; call ShardedModel::begin_pass and end_pass first");
     }
   }
   s.reduction->check(micro.rows);
@@ -311,8 +311,8 @@ std::optional<Committed> Step::reduce_and_vote() {
   }
   if (s.sharded != nullptr && !s.sharded->is_complete()) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("step {}: passes over {} of {} micro-batches of the sharded model were made before commit; "
-                            "also those over micro-batches without rows are needed",
+                fmt::format("step {}: the sharded model made passes over {} of {} micro-batches before commit; "
+                            "micro-batches without rows need a pass, too",
                             s.applied, s.sharded->micro_batches_done(), s.sharded->rounds()));
   }
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);

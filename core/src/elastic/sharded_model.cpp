@@ -59,8 +59,8 @@ void check_state(const std::vector<std::string>& state) {
     sharded::check_name(name, "state");
     if (names.insert(name).second) continue;
     throw Error(Status::kInvalidArgument,
-                fmt::format("two arrays of a sharded model are called {}; its parameters are \"weights\", and each "
-                            "state needs a name of its own",
+                fmt::format("two arrays of a sharded model have the name {}; its parameters have \"weights\", and each "
+                            "state needs a unique name",
                             name),
                 ExitCode::kUsage);
   }
@@ -70,7 +70,7 @@ void require_f32(DType type, const char* option) {
   if (type == DType::kF32) return;
   throw Error(
       Status::kFailedPrecondition,
-      fmt::format("[coordinator] {} = \"bf16\", but this program computes in f32 only; leave {} out", option, option),
+      fmt::format("[coordinator] {} = \"bf16\", but this program computes in f32 only; remove {}", option, option),
       ExitCode::kUsage);
 }
 
@@ -78,11 +78,10 @@ void require_f32(DType type, const char* option) {
 
 ShardedModel::ShardedModel(Session& session, std::vector<std::string> state) {
   if (session.state_->has_sharded_model) {
-    throw Error(
-        Status::kFailedPrecondition,
-        "this session has a sharded model already, and it can have one: add the parameters of both to that one, "
-        "each part below a module of its own; parameters that are not trained are frozen",
-        ExitCode::kUsage);
+    throw Error(Status::kFailedPrecondition,
+                "this session has a sharded model already and can have only one: add the parameters of both to it, "
+                "each part below its own module; freeze parameters that are not trained",
+                ExitCode::kUsage);
   }
   check_state(state);
   session.state_->open_device();
@@ -249,7 +248,7 @@ void require_readable(const std::filesystem::path& file, const sharded::Tensor& 
   throw Error(Status::kFailedPrecondition,
               fmt::format("{}: {} is {}, the model has {}{}", file.string(), row.name, text_of(tensor),
                           text_of("f32", row.shape),
-                          has_floats ? "" : "; f32, bf16 and f16 are read, convert it to one of them"),
+                          has_floats ? "" : "; supported are f32, bf16 and f16: convert it to one of them"),
               ExitCode::kUsage);
 }
 
@@ -260,7 +259,7 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
   sharded::ModelTables& model = state_->runtime.model;
   if (model.is_closed()) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("{} comes too late: import it before Session::start, or write parameter by parameter",
+                fmt::format("{} was called too late: import before Session::start, or write the parameters one by one",
                             file.string()));
   }
   const auto parts = std::make_shared<sharded::SafetensorsParts>(open_weights(file));
@@ -269,7 +268,7 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
     const sharded::SafetensorsParts::Place* const place = parts->find(row.name);
     if (place == nullptr) {
       throw Error(Status::kNotFound,
-                  fmt::format("{} has no tensor {}; it needs one for each parameter of the model, by its name",
+                  fmt::format("{} has no tensor {}; it needs one per parameter of the model, with the same name",
                               file.string(), row.name),
                   ExitCode::kUsage);
     }
@@ -318,8 +317,8 @@ void Session::start(Dataset dataset, ShardedModel& model, TrainingState& rest) {
   State& s = *state_;
   if (rest.gradient_size() != 0 || !rest.arrays().empty()) {
     throw Error(Status::kInvalidArgument,
-                "the rest of a sharded program's state has a gradient or arrays of its own; what is large belongs into "
-                "parameters and their states");
+                "the rest of a sharded program's state has a gradient or arrays; large data belongs into parameters "
+                "and their states");
   }
   sharded::Runtime& runtime = model.state_->runtime;
   runtime.close_model();

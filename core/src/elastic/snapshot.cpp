@@ -113,7 +113,7 @@ Result<> run_program(const std::filesystem::path& file, std::string_view verb, W
   } catch (...) {
     return failed(Status::kInternal,
                   fmt::format("the program could not {} its state in the snapshot {}: it threw something "
-                              "that is no std::exception",
+                              "other than a std::exception",
                               verb, file.string()));
   }
 }
@@ -140,7 +140,7 @@ Result<FileDescriptor> open_partial(const std::filesystem::path& file, std::file
     if (lock_for_writing(fd->get()) && names(partial, fd->get())) return fd;
   }
   return failed(Status::kInternal,
-                fmt::format("cannot write the snapshot {}: others remove its draft again and again", file.string()));
+                fmt::format("cannot write the snapshot {}: another program keeps removing its draft", file.string()));
 }
 
 Result<> write_content(int fd, const std::filesystem::path& file, const SnapshotHeader& header,
@@ -160,9 +160,9 @@ Result<> write_content(int fd, const std::filesystem::path& file, const Snapshot
   if (!out) {
     return failed(
         Status::kInternal,
-        fmt::format("the program marked the stream as failed while it saved its state in the snapshot {}; nothing "
-                    "was kept",
-                    file.string()));
+        fmt::format(
+            "the program marked the stream as failed while saving its state in the snapshot {}; nothing was kept",
+            file.string()));
   }
   out.exceptions(std::ios_base::goodbit);
   const std::string end = end_of_snapshot(header, sink.size() - state_begin);
@@ -198,7 +198,7 @@ Result<> write_checked(const std::filesystem::path& file, const SnapshotHeader& 
   if (!fd) return failed(std::move(fd));
   Result<> done = write_content(fd->get(), file, header, write_state);
   if (done && ::rename(partial.c_str(), file.c_str()) != 0) {
-    done = tl::unexpected<Error>(file_error(errno, "put in place the snapshot", file));
+    done = tl::unexpected<Error>(file_error(errno, "rename the snapshot", file));
   }
   if (!done) {
     ::unlink(partial.c_str());
@@ -219,7 +219,7 @@ class SnapshotReader {
     std::string content(static_cast<size_t>(header_size_), '\0');
     if (Result<> got = read_bytes(content, kPrefixSize); !got) return failed(std::move(got));
     std::optional<SnapshotHeader> header = decode_header(content, version_);
-    if (!header) return damaged("its header does not add up");
+    if (!header) return damaged("its header is inconsistent");
     header->coordinator.resize(static_cast<size_t>(coordinator_size_));
     const uint64_t behind_state = kPrefixSize + header_size_ + state_size_;
     if (Result<> got = read_bytes(header->coordinator, behind_state); !got) return failed(std::move(got));
@@ -245,10 +245,10 @@ class SnapshotReader {
     std::string prefix(kPrefixSize, '\0');
     if (Result<> got = read_bytes(prefix, 0); !got) return got;
     std::string_view rest(prefix);
-    if (rest.substr(0, kMagic.size()) != kMagic) return damaged("it does not begin like a snapshot");
+    if (rest.substr(0, kMagic.size()) != kMagic) return damaged("it does not begin with a snapshot's header");
     rest.remove_prefix(kMagic.size());
     version_ = take<uint32_t>(rest).value_or(0);
-    if (version_ < kOldestVersion) return damaged(fmt::format("there is no format version {}", version_));
+    if (version_ < kOldestVersion) return damaged(fmt::format("format version {} does not exist", version_));
     header_size_ = take<uint32_t>(rest).value_or(0);
     std::string trailer(kTrailerSize, '\0');
     if (Result<> got = read_bytes(trailer, file_size_ - kTrailerSize); !got) return got;
@@ -275,8 +275,8 @@ class SnapshotReader {
   Result<> refuse_newer() {
     if (Result<> whole = verify(); !whole) return whole;
     return failed(Status::kFailedPrecondition,
-                  fmt::format("the snapshot {} is of a newer release: its format version is {}, this release reads {} "
-                              "to {}; resume with that release, or remove it to resume from an older one",
+                  fmt::format("a newer release wrote the snapshot {}: its format version is {}, this release reads {} "
+                              "to {}; resume with that release, or remove it to resume from an older snapshot",
                               file_.string(), version_, kOldestVersion, kSnapshotVersion),
                   ExitCode::kUsage);
   }
@@ -299,31 +299,31 @@ class SnapshotReader {
     if (const int error = read_at(fd_, bytes.data(), bytes.size(), offset, got); error != 0) {
       return tl::unexpected<Error>(file_error(error, "read the snapshot", file_));
     }
-    if (got < bytes.size()) return damaged("it became shorter while it was read");
+    if (got < bytes.size()) return damaged("it shrank while being read");
     return {};
   }
 
   [[nodiscard]] Result<> check_owner(const SnapshotHeader& header, const SnapshotOwner& owner) const {
     std::string whose;
     if (header.fingerprint != owner.fingerprint) {
-      whose = fmt::format("of a job with other data or options (fingerprint {} instead of {})", header.fingerprint,
+      whose = fmt::format("that of a job with other data or options (fingerprint {} instead of {})", header.fingerprint,
                           owner.fingerprint);
     }
     if (!header.run_id.empty() && header.run_id != owner.run_id) {
-      whose = fmt::format("of the run {}, not of {}", header.run_id, owner.run_id);
+      whose = fmt::format("that of run {}, not of {}", header.run_id, owner.run_id);
     }
     if (whose.empty()) return {};
-    return failed(Status::kFailedPrecondition,
-                  fmt::format("the snapshot {} is {}; put this run's own file back, or remove it to resume from an "
-                              "older one",
-                              file_.string(), whose),
-                  ExitCode::kUsage);
+    return failed(
+        Status::kFailedPrecondition,
+        fmt::format("the snapshot {} is {}; restore this run's own file, or remove it to resume from an older snapshot",
+                    file_.string(), whose),
+        ExitCode::kUsage);
   }
 
   [[nodiscard]] tl::unexpected<Error> damaged(std::string_view reason) const {
     return failed(Status::kDataLoss,
                   fmt::format("the snapshot {} is damaged: {}; restore it from a copy, or remove it to "
-                              "resume from an older one",
+                              "resume from an older snapshot",
                               file_.string(), reason));
   }
 

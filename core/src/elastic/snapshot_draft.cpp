@@ -35,7 +35,7 @@ Result<uint64_t> checksum_of(int fd, const std::filesystem::path& file, uint64_t
       return tl::unexpected<Error>(file_error(error, "read back the snapshot", file));
     }
     if (got < piece.size()) {
-      return failed(Status::kDataLoss, fmt::format("the draft {} became shorter while it was written", file.string()));
+      return failed(Status::kDataLoss, fmt::format("the draft {} shrank while being written", file.string()));
     }
     crc.process_bytes(piece.data(), piece.size());
   }
@@ -94,7 +94,7 @@ Result<> finish(const std::filesystem::path& draft, const std::filesystem::path&
   if (Result<> done = put(fd->get(), draft, checksum_of_snapshot(*checksum), size); !done) return done;
   if (::fsync(fd->get()) != 0) return tl::unexpected<Error>(file_error(errno, kAction, draft));
   if (::rename(draft.c_str(), file.c_str()) != 0) {
-    return tl::unexpected<Error>(file_error(errno, "put in place the snapshot", file));
+    return tl::unexpected<Error>(file_error(errno, "rename the snapshot", file));
   }
   remove_drafts_up_to(file);
   return sync_folder_of(file);

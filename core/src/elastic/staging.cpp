@@ -12,7 +12,7 @@ char* Staging::data() {
   std::unique_ptr<char, Free> made(static_cast<char*>(std::aligned_alloc(Buffer::kPageAlignment, rounded)));
   if (made == nullptr) {
     throw Error(Status::kResourceExhausted,
-                "out of memory: the system refused " + std::to_string(rounded) + " bytes to stage state in");
+                "out of memory: the system refused " + std::to_string(rounded) + " bytes for staging state");
   }
   registered_ = RegisteredMemory(accelerator_, made.get(), rounded);
   memory_ = std::move(made);

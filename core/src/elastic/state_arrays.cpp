@@ -38,7 +38,7 @@ struct Look {
 
 void check(const StateArray& array, Look& look) {
   if (!is_name(array.name)) {
-    refuse(fmt::format("'{}' is no name of an array; letters, digits and .-_/: are allowed", printable(array.name)));
+    refuse(fmt::format("'{}' is not a valid array name; allowed: letters, digits and .-_/:", printable(array.name)));
   }
   uint64_t bytes = sdk::size_of(static_cast<sdk::DType>(array.dtype));
   if (bytes == 0) refuse(fmt::format("'{}' has the unknown type {}", array.name, static_cast<int32_t>(array.dtype)));
@@ -46,7 +46,7 @@ void check(const StateArray& array, Look& look) {
     if (length < 0) refuse(fmt::format("'{}' has the negative length {} in its shape", array.name, length));
     const auto times = static_cast<uint64_t>(length);
     if (times != 0 && bytes > std::numeric_limits<uint64_t>::max() / 2 / times)
-      refuse(fmt::format("'{}' has a shape that no memory holds", array.name));
+      refuse(fmt::format("'{}' has a shape that does not fit memory", array.name));
     bytes *= times;
   }
   if (bytes == 0) return;
@@ -116,7 +116,7 @@ std::vector<StateArray> StateArrays::now(bool looks_at_all) const {
   std::vector<const void*> places = places_of(arrays);
   const std::string layout = layout_of(arrays, {memory_, looks_at_all || places != looked_at_});
   looked_at_ = std::move(places);
-  if (layout != layout_) require(layout, "its arrays of now; they must stay as they were at Session::start");
+  if (layout != layout_) require(layout, "its current arrays; they must stay as they were at Session::start");
   return arrays;
 }
 

@@ -215,7 +215,7 @@ void load_whole(TrainingState& program, std::istream& in) {
   program.load(in);
   if (in.rdbuf()->sgetc() == std::istream::traits_type::eof()) return;
   throw Error(Status::kDataLoss,
-              "this program left a part of its saved state unread; TrainingState::load must read all that save wrote");
+              "this program did not read all of its saved state; TrainingState::load must read all that save wrote");
 }
 
 void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor,

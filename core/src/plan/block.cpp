@@ -26,9 +26,10 @@ std::string ElasticityBlock::digest() const {
 Result<ElasticityBlock> elasticity_block(const Config& config) {
   const auto found = detail::inside(config).selections.find("elasticity");
   if (found == detail::inside(config).selections.end() || found->second.plugin == nullptr) {
-    return failed(Status::kFailedPrecondition,
-                  fmt::format("{}: the plugin of [elasticity] was not opened: the config was opened without that need",
-                              config.file().string()));
+    return failed(
+        Status::kFailedPrecondition,
+        fmt::format("{}: the plugin of [elasticity] was not opened; Config::open was not asked for this section",
+                    config.file().string()));
   }
   const config::Selection& selection = found->second;
   ElasticityBlock block;

@@ -78,12 +78,11 @@ Result<Json> parse_object(std::string_view text, const std::string& origin) {
 
 tl::unexpected<Error> scheduler_differs(std::string_view key, const Json& theirs, const Json& ours,
                                         const std::string& variable) {
-  return failed(
-      Status::kFailedPrecondition,
-      fmt::format("{0} is {1} for the scheduler ({3}) but {2} for this job; start the job with the config that the "
-                  "scheduler was given, or unset {3}",
-                  key, shown(theirs), shown(ours), variable),
-      ExitCode::kUsage);
+  return failed(Status::kFailedPrecondition,
+                fmt::format("{0} is {1} for the scheduler ({3}) but {2} for this job; start the job with the "
+                            "scheduler's config, or unset {3}",
+                            key, shown(theirs), shown(ours), variable),
+                ExitCode::kUsage);
 }
 
 }  // namespace pliant

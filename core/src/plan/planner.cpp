@@ -93,11 +93,11 @@ Result<Plan> Planner::State::checked_answer(const PlanQuestion& question) const 
   Result<Plan> plan = checked_plan(std::move(*answered), question, who);
   if (!plan) return plan;
   if (plan->world_sizes.empty()) {
-    return failed(Status::kIncompatibleWorldSize,
-                  fmt::format("{}: no world size can share global batch {}; widen the limits in [elasticity.\"{}\"] of "
-                              "{}",
-                              who, plan->global_batch, policy, config.file().string()),
-                  ExitCode::kUsage);
+    return failed(
+        Status::kIncompatibleWorldSize,
+        fmt::format("{}: no world size divides global batch {}; widen the limits in [elasticity.\"{}\"] of {}", who,
+                    plan->global_batch, policy, config.file().string()),
+        ExitCode::kUsage);
   }
   if (question.world_size > 0 && !plan->valid(question.world_size)) {
     return failed(Status::kIncompatibleWorldSize,
@@ -109,8 +109,7 @@ Result<Plan> Planner::State::checked_answer(const PlanQuestion& question) const 
 Plan Planner::plan(int64_t world_size, const std::optional<std::string>& world_size_text) const {
   if (world_size < 0) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("world size {} is negative; give at least 1, or 0 for none in particular", world_size),
-                ExitCode::kUsage);
+                fmt::format("world size {} is negative; give at least 1, or 0 for any", world_size), ExitCode::kUsage);
   }
   PlanQuestion question;
   question.world_size = world_size;

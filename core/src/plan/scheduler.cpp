@@ -40,7 +40,7 @@ Result<> compare_options(const ElasticityBlock& ours, const Json& theirs, const 
     std::vector<std::string> known;
     for (const auto& option : ours.options.items()) known.push_back(option.key());
     const std::vector<std::string> near = nearest(key, known);
-    return no_block(variable, fmt::format("'{}' is no option of policy '{}'{}", shown_key(key), ours.policy,
+    return no_block(variable, fmt::format("'{}' is not an option of policy '{}'{}", shown_key(key), ours.policy,
                                           near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front())));
   }
   for (const auto& [key, value] : ours.options.items()) {
@@ -55,7 +55,7 @@ Result<> compare_printed(const ElasticityBlock& ours, const Json& theirs, const 
   for (const auto& [key, value] : theirs.items()) {
     if (key != "policy" && key != "version" && key != "options" && key != "digest") {
       return no_block(variable,
-                      fmt::format("'{}' has no place beside policy, version, options and digest", shown_key(key)));
+                      fmt::format("unknown key '{}'; allowed: policy, version, options and digest", shown_key(key)));
     }
   }
   for (const auto& [key, value] : {std::pair{"policy", &ours.policy}, std::pair{"version", &ours.version}}) {
@@ -128,12 +128,11 @@ Result<> ensure_same_elasticity_as_agent(const Config& config, const std::string
   const Result<ElasticityBlock> ours = elasticity_block(config);
   if (!ours) return tl::unexpected<Error>(ours.error());
   if (ours->digest() != digest) {
-    return failed(
-        Status::kFailedPrecondition,
-        fmt::format("the elastic config of this worker is not the job's: digest {} here, {} there; the plugin "
-                    "of policy '{}' or {} has changed since the job began",
-                    ours->digest(), digest, ours->policy, config.file().string()),
-        ExitCode::kUsage);
+    return failed(Status::kFailedPrecondition,
+                  fmt::format("the elastic config of this worker differs from the job's: digest {} here, {} there; the "
+                              "plugin of policy '{}' or {} has changed since the job began",
+                              ours->digest(), digest, ours->policy, config.file().string()),
+                  ExitCode::kUsage);
   }
   return ensure_same_block(*ours, scheduler_blocks());
 }

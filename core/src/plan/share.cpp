@@ -10,11 +10,10 @@ namespace pliant {
 
 RowRange share_of(int64_t rows, int64_t granule, int64_t world_size, int64_t rank) {
   if (rows < 0 || granule < 1 || world_size < 1 || rank < 0 || rank >= world_size) {
-    throw Error(
-        Status::kInvalidArgument,
-        fmt::format("no share for rank {} of {} in {} rows by granules of {}: rows must be 0 or more, granule and "
-                    "world size 1 or more, and the rank below the world size",
-                    rank, world_size, rows, granule));
+    throw Error(Status::kInvalidArgument,
+                fmt::format("cannot compute a share for rank {} of {} of {} rows in granules of {}: rows must be 0 or "
+                            "more, granule and world size 1 or more, and the rank below the world size",
+                            rank, world_size, rows, granule));
   }
   const int64_t granules = rows / granule + (rows % granule != 0 ? 1 : 0);
   const int64_t each = granules / world_size;
@@ -27,8 +26,9 @@ RowRange share_of(int64_t rows, int64_t granule, int64_t world_size, int64_t ran
 
 std::vector<RowRange> micro_batches(RowRange share, int64_t micro_batch) {
   if (micro_batch < 1) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("a micro-batch of {} rows cannot cut a share; it must be at least 1", micro_batch));
+    throw Error(
+        Status::kInvalidArgument,
+        fmt::format("cannot cut a share into micro-batches of {} rows; they must have at least 1", micro_batch));
   }
   std::vector<RowRange> cut;
   for (int64_t done = 0; done < share.count;) {

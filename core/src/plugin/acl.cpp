@@ -32,7 +32,7 @@ uint32_t number(std::string_view bytes, size_t at, size_t width) {
 
 Result<std::vector<AclWriter>> parse_acl(std::string_view value) {
   if (value.size() < 4 || (value.size() - 4) % kEntrySize != 0 || number(value, 0, 4) != kVersion) {
-    return failed(Status::kDataLoss, "its access control list is none of version 2");
+    return failed(Status::kDataLoss, "its access control list does not have version 2");
   }
   uint32_t mask = kWrite;
   std::vector<AclWriter> writers;
@@ -57,7 +57,7 @@ Result<std::vector<AclWriter>> acl_writers(const std::filesystem::path& file) {
     return failed(Status::kDataLoss, fmt::format("{}: {}", file.string(), writers.error().message()));
   }
   if (errno == ENODATA || errno == ENOTSUP || errno == ENOSYS) return std::vector<AclWriter>{};
-  return failed(Status::kDataLoss, fmt::format("{}: its access control list cannot be read: {}", file.string(),
+  return failed(Status::kDataLoss, fmt::format("{}: cannot read its access control list: {}", file.string(),
                                                std::generic_category().message(errno)));
 }
 

@@ -53,12 +53,12 @@ std::string elf_objection(const std::filesystem::path& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!failure && !file) failure.assign(errno, std::generic_category());
-  if (failure) return fmt::format("it cannot be read: {}", failure.message());
+  if (failure) return fmt::format("cannot read it: {}", failure.message());
   if (size == 0) return "it is empty";
   Elf64_Ehdr header{};
   const bool whole = read_at(file, 0, &header, sizeof(header));
   if (size < SELFMAG || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "it is not an ELF shared library";
-  if (!whole) return fmt::format("it is truncated: {} bytes are less than an ELF header", size);
+  if (!whole) return fmt::format("it is truncated: {} bytes are fewer than an ELF header has", size);
   if (header.e_ident[EI_CLASS] != ELFCLASS64) return "it is not a 64-bit ELF file";
   if (kMachine != EM_NONE && header.e_machine != kMachine) {
     return fmt::format("it is built for another processor (ELF machine {}, this one is {})", header.e_machine,
@@ -67,8 +67,8 @@ std::string elf_objection(const std::filesystem::path& path) {
   if (header.e_type != ET_DYN) return "it is an ELF file, but not a shared library";
   file.clear();
   const uint64_t promised = promised_size(file, header, size);
-  if (promised == 0) return "it is truncated: its program headers are not there";
-  if (promised > size) return fmt::format("it is truncated: {} bytes of {} are there", size, promised);
+  if (promised == 0) return "it is truncated: its program headers are missing";
+  if (promised > size) return fmt::format("it is truncated: it has {} of {} bytes", size, promised);
   return {};
 }
 

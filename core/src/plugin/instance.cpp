@@ -58,7 +58,7 @@ Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error) 
   const bool known = status > PLIANT_OK && status <= PLIANT_DEADLINE_EXCEEDED;
   std::string text = text_of(error.message);
   if (text.empty()) text = fmt::format("failed with status {} and gave no message", status);
-  if (!known) text += fmt::format(" (status {} is none of the ABI's)", status);
+  if (!known) text += fmt::format(" (status {} is not defined by the ABI)", status);
   const auto mapped = known ? static_cast<Status>(status) : Status::kInternal;
   const bool users = mapped == Status::kInvalidArgument || mapped == Status::kOutOfRange ||
                      mapped == Status::kFailedPrecondition || mapped == Status::kIncompatibleWorldSize;
@@ -81,7 +81,7 @@ Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const Op
   if (self == nullptr) {
     return failed(
         Status::kInternal,
-        fmt::format("{} '{}': create reported success but made no instance", maker.kind().section, maker.record().name),
+        fmt::format("{} '{}': create returned success but no instance", maker.kind().section, maker.record().name),
         ExitCode::kPlugin);
   }
   made.self_ = self;
@@ -113,7 +113,7 @@ Result<const void*> Instance::extension_as(std::string_view id) const {
   const std::string lacks = sdk::missing_slots(given, fmt::format("table of {}", id), id, known->slots);
   if (!lacks.empty()) {
     return failed(Status::kInternal,
-                  fmt::format("{} '{}' breaks its contract: {}", plugin_->kind().section, record.name, lacks),
+                  fmt::format("{} '{}' violates its contract: {}", plugin_->kind().section, record.name, lacks),
                   ExitCode::kPlugin);
   }
   std::vector<std::byte> table = sdk::widened(given, static_cast<uint32_t>(known->table_size));
@@ -165,8 +165,8 @@ Result<> Instance::load(std::string_view saved) {
   if (status != PLIANT_OK) return tl::unexpected<Error>(to_error(*plugin_, status, error));
   if (!left.empty()) {
     return failed(Status::kDataLoss,
-                  fmt::format("{} '{}' took {} of the {} bytes of its saved state and left the rest; it was saved by "
-                              "another version of the plugin, or its load does not read all that its save writes",
+                  fmt::format("{} '{}' read only {} of the {} bytes of its saved state; either another version of the "
+                              "plugin saved it, or load does not read all that save writes",
                               plugin_->kind().section, record.name, saved.size() - left.size(), saved.size()),
                   ExitCode::kPlugin);
   }

@@ -52,8 +52,8 @@ std::string missing_entry(const dll::shared_library& library) {
                          major, PLIANT_ABI_MAJOR);
     }
   }
-  return "it has no symbol " PLIANT_PLUGIN_ENTRY_SYMBOL
-         ", so it is no pliant plugin, or its version script hides the symbol";
+  return "it lacks the symbol " PLIANT_PLUGIN_ENTRY_SYMBOL
+         ": it is not a pliant plugin, or its version script hides the symbol";
 }
 
 /// `<section>-<name>.pliant.so` promises a name; another file name promises nothing.
@@ -65,7 +65,7 @@ std::string file_name_objection(const fs::path& file, const Kind& kind, std::str
   if (file_name.compare(file_name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0) return {};
   const std::string promised = file_name.substr(prefix.size(), file_name.size() - prefix.size() - kSuffix.size());
   return promised == name ? std::string()
-                          : fmt::format("its file is named for '{}', but it calls itself '{}'", promised, name);
+                          : fmt::format("its file name says '{}', but its record says '{}'", promised, name);
 }
 
 const pliant_plugin* call_entry(const dll::shared_library& library, std::string& why) {
@@ -96,7 +96,7 @@ Result<std::shared_ptr<const Plugin>> Plugin::open(const fs::path& file, const K
   library.load(*canonical, dll::load_mode::rtld_now | dll::load_mode::rtld_local, failure);
   if (failure) {
     const char* words = ::dlerror();  // Boost's own code always reads "Bad file descriptor"
-    return refused(file, words == nullptr ? failure.message() : fmt::format("the loader says: {}", words));
+    return refused(file, words == nullptr ? failure.message() : fmt::format("cannot load it: {}", words));
   }
   if (!library.has(PLIANT_PLUGIN_ENTRY_SYMBOL)) return refused(file, missing_entry(library));
 

@@ -29,10 +29,10 @@ std::string name_objection(const pliant_plugin& record, const Kind& kind) {
       return fmt::format("it is built for {}, this host offers {}; rebuild it against this host's SDK", declared,
                          kind.id);
     }
-    return fmt::format("it is of kind {}, but [{}] needs {}", declared, kind.section, kind.id);
+    return fmt::format("its kind is {}, but [{}] needs {}", declared, kind.section, kind.id);
   }
   if (!valid_plugin_name(record.name)) {
-    return fmt::format("its name '{}' is not made of a-z, 0-9, '.', '_' and '-'", record.name);
+    return fmt::format("its name '{}' has characters other than a-z, 0-9, '.', '_' and '-'", record.name);
   }
   return {};
 }
@@ -52,8 +52,8 @@ std::string copy_options(const pliant_plugin& record, std::vector<pliant_option>
     std::memcpy(&size, row, sizeof(size));
     const size_t needed = sdk::bytes_to(&pliant_option::list_max);
     if (size < needed || size > record.option_stride) {
-      return fmt::format("row {} of its option table says it has {} bytes; the rows are {} apart and need {}", i + 1,
-                         size, record.option_stride, needed);
+      return fmt::format("row {} of its option table claims {} bytes; the rows are {} apart and need {}", i + 1, size,
+                         record.option_stride, needed);
     }
     options.push_back(sdk::widened<pliant_option>(row));
   }
@@ -74,12 +74,13 @@ std::string record_objection(const pliant_plugin* record, const Kind& kind, std:
     return fmt::format("its record is too short: {} bytes, this host needs {}", record->struct_size, needed);
   }
   if (record->min_host_minor > PLIANT_ABI_MINOR) {
-    return fmt::format("it needs a host of ABI {}.{} or later, this host offers {}.{}; update pliant", PLIANT_ABI_MAJOR,
-                       record->min_host_minor, PLIANT_ABI_MAJOR, PLIANT_ABI_MINOR);
+    return fmt::format("it needs a host with ABI {}.{} or later, this host offers {}.{}; update pliant",
+                       PLIANT_ABI_MAJOR, record->min_host_minor, PLIANT_ABI_MAJOR, PLIANT_ABI_MINOR);
   }
   if (std::string why = name_objection(*record, kind); !why.empty()) return why;
   if (record->create == nullptr || record->destroy == nullptr) return "create or destroy of its record is NULL";
-  if ((record->save == nullptr) != (record->load == nullptr)) return "it has only one of save and load";
+  if ((record->save == nullptr) != (record->load == nullptr))
+    return "it has only one of save and load; it needs both or none";
   if (std::string why = sdk::missing_slots(record->vtable, "vtable", kind.id, kind.slots); !why.empty()) return why;
   if (std::string why = copy_options(*record, options); !why.empty()) return why;
   return table_objection(options);

@@ -121,7 +121,7 @@ Result<fs::path> find(const std::vector<SearchDir>& dirs, const Kind& kind, std:
   }
   std::string text = fmt::format("{} plugin '{}' is not installed: no {} in", kind.section, name, wanted);
   if (dirs.empty())
-    text += " any directory: there is none to search; use --plugin-dir, [plugins] dirs or PLIANT_PLUGIN_PATH";
+    text += " any directory, because none is searched; use --plugin-dir, [plugins] dirs or PLIANT_PLUGIN_PATH";
   for (const SearchDir& dir : dirs) {
     text += fmt::format("\n  {} ({}{})", dir.path.string(), dir.named_by,
                         directory_exists(dir.path) ? "" : "; no such directory");
@@ -130,7 +130,7 @@ Result<fs::path> find(const std::vector<SearchDir>& dirs, const Kind& kind, std:
   if (const auto near = nearest(name, known, 3); !near.empty()) {
     text += fmt::format("\n  did you mean '{}'?", fmt::join(near, "' or '"));
   } else if (!known.empty()) {
-    text += fmt::format("\n  there are: {}", fmt::join(known, ", "));
+    text += fmt::format("\n  installed: {}", fmt::join(known, ", "));
   }
   return failed(Status::kNotFound, text, ExitCode::kPlugin);
 }

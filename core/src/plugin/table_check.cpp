@@ -38,7 +38,7 @@ std::string range_objection(const pliant_option& option) {
   if (is_list(option.type) && option.list_max != 0 && option.list_min > option.list_max)
     return "its list range is empty";
   if (option.choice_count == 0) return {};
-  if (element != PLIANT_STRING) return "it has choices, but is no string";
+  if (element != PLIANT_STRING) return "it has choices but is not a string";
   if (option.choices == nullptr) return "its choices are NULL";
   for (uint32_t i = 0; i < option.choice_count; ++i) {
     if (option.choices[i] == nullptr) return "one of its choices is NULL";
@@ -51,30 +51,30 @@ std::string element_objection(const pliant_option& option, int64_t value) {
     return value == 0 || value == 1 ? "" : "its default is neither true nor false";
   const bool low = (option.flags & PLIANT_OPTION_HAS_MIN) != 0 && value < option.int_min;
   const bool high = (option.flags & PLIANT_OPTION_HAS_MAX) != 0 && value > option.int_max;
-  return low || high ? fmt::format("its default {} is out of its own range", value) : std::string();
+  return low || high ? fmt::format("its default {} is outside its range", value) : std::string();
 }
 
 std::string element_objection(const pliant_option& option, double value) {
   if (!std::isfinite(value)) return "its default is not finite";
   const bool low = (option.flags & PLIANT_OPTION_HAS_MIN) != 0 && value < option.float_min;
   const bool high = (option.flags & PLIANT_OPTION_HAS_MAX) != 0 && value > option.float_max;
-  return low || high ? fmt::format("its default {} is out of its own range", value) : std::string();
+  return low || high ? fmt::format("its default {} is outside its range", value) : std::string();
 }
 
 std::string element_objection(const pliant_option& option, pliant_str value) {
-  if (value.data == nullptr && value.size != 0) return "its default points nowhere";
+  if (value.data == nullptr && value.size != 0) return "its default is NULL";
   const std::string_view text = value.data == nullptr ? std::string_view() : std::string_view(value.data, value.size);
   for (uint32_t i = 0; i < option.choice_count; ++i) {
     if (text == option.choices[i]) return {};
   }
-  return option.choice_count == 0 ? std::string() : fmt::format("its default '{}' is none of its choices", text);
+  return option.choice_count == 0 ? std::string() : fmt::format("its default '{}' is not among its choices", text);
 }
 
 template <class V>
 std::string list_objection(const pliant_option& option, const V* values, uint64_t count) {
-  if (count > 0 && values == nullptr) return "its default points nowhere";
+  if (count > 0 && values == nullptr) return "its default is NULL";
   if (count < option.list_min || (option.list_max != 0 && count > option.list_max)) {
-    return fmt::format("its default has {} elements, against its own limits", count);
+    return fmt::format("its default has {} elements, which is outside its limits", count);
   }
   for (uint64_t i = 0; i < count; ++i) {
     if (std::string why = element_objection(option, values[i]); !why.empty()) return why;
@@ -85,9 +85,9 @@ std::string list_objection(const pliant_option& option, const V* values, uint64_
 std::string default_objection(const pliant_option& option) {
   const pliant_value* value = option.default_value;
   if (value == nullptr) return {};
-  if ((option.flags & PLIANT_OPTION_REQUIRED) != 0) return "it is required and has a default";
-  if (value->struct_size < sdk::bytes_to(&pliant_value::texts)) return "its default is too short a struct";
-  if (value->type != option.type || value->is_set == 0) return "its default is of another type, or not set";
+  if ((option.flags & PLIANT_OPTION_REQUIRED) != 0) return "it is required but has a default";
+  if (value->struct_size < sdk::bytes_to(&pliant_value::texts)) return "the struct of its default is too short";
+  if (value->type != option.type || value->is_set == 0) return "its default has another type or is not set";
   switch (option.type) {
     case PLIANT_BOOL:
     case PLIANT_INT:
@@ -116,10 +116,10 @@ std::string table_objection(const std::vector<pliant_option>& options) {
       return fmt::format("row {} of its option table has no valid key ([a-z][a-z0-9_]*)", i + 1);
     }
     const std::string row = fmt::format("option '{}' of its table: ", option.key);
-    if (!keys.insert(option.key).second) return row + "the key is there twice";
+    if (!keys.insert(option.key).second) return row + "the key is not unique";
     if (option.type < PLIANT_BOOL || option.type > PLIANT_STRING_LIST)
       return row + fmt::format("type {} is unknown", option.type);
-    if (option.doc == nullptr || *option.doc == '\0') return row + "it has no doc";
+    if (option.doc == nullptr || *option.doc == '\0') return row + "its doc is missing";
     if (option.unit == nullptr) return row + "its unit is NULL; an option without one says \"\"";
     if (std::string why = range_objection(option); !why.empty()) return row + why;
     if (std::string why = default_objection(option); !why.empty()) return row + why;

@@ -86,7 +86,7 @@ tl::unexpected<Error> distrusted(const fs::path& file, const std::string& why) {
 /// Why the access control list of `component` is not trusted, or an empty text. Mode bits show its mask, not its users.
 std::string list_objection(const fs::path& component, gid_t group, const std::vector<uid_t>& owners) {
   const Result<std::vector<AclWriter>> writers = acl_writers(component);
-  const std::string remedy = fmt::format("\n  to mend it: setfacl -b '{}'", component.string());
+  const std::string remedy = fmt::format("\n  to fix it: setfacl -b '{}'", component.string());
   if (!writers) return fmt::format("{}{}", writers.error().message(), remedy);
   for (const AclWriter& writer : *writers) {
     if (!writer.is_group && !trusted(writer.id, owners)) {
@@ -108,18 +108,17 @@ std::string objection(const fs::path& component, const struct stat& status, bool
   if (!trusted(status.st_uid, owners)) {
     const std::string name = user_name(status.st_uid);
     return fmt::format(
-        "{} belongs to user {} (uid {}), not to root, to you or to the owner of this program\n  to mend it: chown {} "
-        "'{}', or "
-        "install the plugin elsewhere",
+        "{} belongs to user {} (uid {}), not to root, to you or to the owner of this program\n  to fix it: chown {} "
+        "'{}', or install the plugin elsewhere",
         component.string(), name.empty() ? "without a name" : name, status.st_uid, ::geteuid(), component.string());
   }
   if (sticky_allowed && (status.st_mode & S_ISVTX) != 0) return {};
   if ((status.st_mode & S_IWOTH) != 0) {
-    return fmt::format("{} can be changed by every user (mode {:04o})\n  to mend it: chmod go-w '{}'",
+    return fmt::format("{} can be changed by every user (mode {:04o})\n  to fix it: chmod go-w '{}'",
                        component.string(), status.st_mode & 07777U, component.string());
   }
   if ((status.st_mode & S_IWGRP) != 0 && !private_group(status.st_gid, status.st_uid)) {
-    return fmt::format("{} can be changed by its group (mode {:04o}, gid {})\n  to mend it: chmod g-w '{}'",
+    return fmt::format("{} can be changed by its group (mode {:04o}, gid {})\n  to fix it: chmod g-w '{}'",
                        component.string(), status.st_mode & 07777U, status.st_gid, component.string());
   }
   return list_objection(component, status.st_gid, owners);

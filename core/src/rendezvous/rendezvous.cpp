@@ -35,7 +35,7 @@ Result<Generation> Rendezvous::join(std::string_view run_id, int32_t local_worke
   if (status != PLIANT_OK) return tl::unexpected(error_of(instance_, status, error));
   if (const std::string fault = sdk::generation_fault(made, last_, local_workers); !fault.empty()) {
     return failed(Status::kInternal,
-                  "rendezvous '" + std::string(instance_.plugin().record().name) + "' broke its contract: " + fault,
+                  "rendezvous '" + std::string(instance_.plugin().record().name) + "' violates its contract: " + fault,
                   ExitCode::kPlugin);
   }
   last_ = made.generation;

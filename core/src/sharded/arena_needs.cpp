@@ -123,7 +123,7 @@ void require_budget(const ModelTables& model, uint64_t budget, DType whole, std:
                     budget, module.name, bytes,
                     has_several ? fmt::format(" in a pass over {} micro-batches", micro_batches) : std::string(),
                     model.parameter(module.used.front()).name, module.used.size() > 1 ? ", ..." : "",
-                    has_several ? "; raise it, or pass over fewer of them at once" : ""),
+                    has_several ? "; raise it, or use fewer micro-batches per pass" : ""),
         ExitCode::kUsage)
         .about("budget");
   }

@@ -115,29 +115,28 @@ std::span<const pliant_action> Coordinator::answered(int32_t status, const plian
         : made;
   }
   if (list_.count <= room_.size()) return std::span<const pliant_action>(room_).first(list_.count);
-  throw Error(
-      Status::kInternal,
-      fmt::format("coordinator '{}' says that it wrote {} actions into room for {}", name_, list_.count, room_.size()),
-      ExitCode::kPlugin);
+  throw Error(Status::kInternal,
+              fmt::format("coordinator '{}' claims to have written {} actions into room for {}", name_, list_.count,
+                          room_.size()),
+              ExitCode::kPlugin);
 }
 
 std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> actions,
                                                  const sdk::CoordinatorRules::Wrong& wrong) const {
   if (!wrong) return actions;
   if (rules_->broken() == sdk::CoordinatorRule::kBudget) {
-    throw Error(
-        Status::kResourceExhausted,
-        fmt::format("[coordinator] budget is too small for what is whole at once here: {}; raise it, or choose a "
-                    "coordinator that keeps within it ('{}' decided this)",
-                    *wrong, name_),
-        ExitCode::kUsage)
+    throw Error(Status::kResourceExhausted,
+                fmt::format("[coordinator] budget is too small for what coordinator '{1}' gathers here: {0}; raise it, "
+                            "or choose a coordinator that keeps the budget",
+                            *wrong, name_),
+                ExitCode::kUsage)
         .about("budget");
   }
   const bool needs_tier = rules_->broken() == sdk::CoordinatorRule::kTier;
   const bool may_mend = !needs_tier && config::is_off(config_, "coordinator", "strict");
   throw Error(needs_tier ? Status::kUnimplemented : Status::kInternal,
               fmt::format("coordinator '{}' broke a rule: {}{}", name_, *wrong,
-                          may_mend ? fmt::format("; [coordinator.{}] strict = true may mend that", name_) : ""),
+                          may_mend ? fmt::format("; [coordinator.{}] strict = true may fix that", name_) : ""),
               ExitCode::kPlugin);
 }
 

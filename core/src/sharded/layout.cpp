@@ -9,7 +9,8 @@ static_assert(FlatLayout::kSmallestChunk == int64_t{1} << 10);
 
 Result<FlatLayout> FlatLayout::create(int64_t elements) {
   if (elements < 0 || elements > kMostElements) {
-    return failed(Status::kInvalidArgument, fmt::format("a model cannot have {} elements; 0 to 2^50 can be", elements));
+    return failed(Status::kInvalidArgument,
+                  fmt::format("a model cannot have {} elements; allowed: 0 to 2^50", elements));
   }
   FlatLayout layout;
   layout.elements_ = elements;

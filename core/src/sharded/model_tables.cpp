@@ -21,8 +21,9 @@ uint64_t elements_of(const ParameterSpec& spec) {
     if (size < 0 || (size > 0 && count > std::numeric_limits<uint64_t>::max() / 8 / static_cast<uint64_t>(size))) {
       throw Error(
           Status::kInvalidArgument,
-          fmt::format("the parameter {} has a dimension of {}; dimensions are 0 or more and fit memory together",
-                      spec.name, size));
+          fmt::format(
+              "the parameter {} has a dimension of {}; dimensions must be 0 or more, and all together must fit memory",
+              spec.name, size));
     }
     count *= static_cast<uint64_t>(size);
   }
@@ -41,23 +42,23 @@ void check_name(const std::string& name, const char* what) {
 uint32_t ModelTables::add(ParameterSpec spec) {
   if (closed_) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("the parameter {} comes too late: add all before Session::start", spec.name));
+                fmt::format("the parameter {} was added too late: add all before Session::start", spec.name));
   }
   check_name(spec.name, "parameter");
   if (names_.count(spec.name) > 0) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("two parameters are called {}; give each a name of its own, and share one by naming its "
-                            "number in several modules",
-                            spec.name));
+    throw Error(Status::kInvalidArgument, fmt::format("two parameters have the name {}; give each a unique name, and "
+                                                      "share a parameter by naming its number in several modules",
+                                                      spec.name));
   }
   if (!spec.initialise) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("the parameter {} has no initialise; it must write the first values", spec.name));
+    throw Error(
+        Status::kInvalidArgument,
+        fmt::format("the parameter {} has no initialise callback, which must write the first values", spec.name));
   }
   const uint64_t elements = elements_of(spec);
   if (elements > static_cast<uint64_t>(FlatLayout::kMostElements) - elements_) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("with the {} elements of {} the model has more than {}, which no model may have", elements,
+                fmt::format("with the {} elements of {} the model exceeds the limit of {} elements", elements,
                             spec.name, FlatLayout::kMostElements));
   }
   names_.insert(spec.name);
@@ -88,13 +89,13 @@ std::vector<uint32_t> ModelTables::numbers(const std::vector<ParameterId>& ids, 
 uint32_t ModelTables::add(ModuleSpec spec) {
   if (closed_) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("the module {} comes too late: add all before Session::start", spec.name));
+                fmt::format("the module {} was added too late: add all before Session::start", spec.name));
   }
   check_name(spec.name, "module");
   if (spec.parent.has_value() == modules_.empty()) {
     throw Error(Status::kInvalidArgument,
                 modules_.empty()
-                    ? fmt::format("the module {} is the first: it is the root and has no parent", spec.name)
+                    ? fmt::format("the module {} is the first module, the root, and cannot have a parent", spec.name)
                     : fmt::format("the module {} needs a parent: {} is the root", spec.name, modules_.front().name));
   }
   ModuleRow row{std::move(spec.name), {}, {}, {}, spec.leaf, {}};

@@ -16,12 +16,12 @@ namespace {
 
 Result<> check_change(const Ownership& from, int32_t new_world_size, std::span<const int32_t> new_rank_of) {
   if (new_world_size < 1 || new_world_size > Ownership::kMostRanks) {
-    return failed(Status::kInvalidArgument, fmt::format("a world size of {} cannot own a model; 1 to {} can",
+    return failed(Status::kInvalidArgument, fmt::format("world size {} cannot own a model; allowed: 1 to {}",
                                                         new_world_size, Ownership::kMostRanks));
   }
   if (new_rank_of.size() != static_cast<size_t>(from.world_size())) {
-    return failed(Status::kInvalidArgument, fmt::format("a change of {} ranks says of {} what becomes of them",
-                                                        from.world_size(), new_rank_of.size()));
+    return failed(Status::kInvalidArgument,
+                  fmt::format("a change of {} ranks covers {} of them", from.world_size(), new_rank_of.size()));
   }
   std::vector<int32_t> had(static_cast<size_t>(new_world_size), kLeaves);
   for (size_t rank = 0; rank < new_rank_of.size(); ++rank) {

@@ -8,11 +8,12 @@
 namespace pliant::sharded {
 
 void OneCaller::refuse(const char* name, const char* other) {
-  throw Error(Status::kFailedPrecondition,
-              fmt::format("ShardedModel::{} was called while ShardedModel::{} is under way in another thread, and has "
-                          "done nothing; make one call at a time, in the same order on every rank: from one thread, or "
-                          "this one once the other has returned",
-                          name, other));
+  throw Error(
+      Status::kFailedPrecondition,
+      fmt::format(
+          "ShardedModel::{} did nothing because ShardedModel::{} is still running in another thread; make one call at "
+          "a time, in the same order on every rank: from one thread, or after the other call has returned",
+          name, other));
 }
 
 }  // namespace pliant::sharded

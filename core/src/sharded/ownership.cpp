@@ -19,11 +19,11 @@ namespace {
 Result<> check_sizes(int64_t chunks, int64_t world_size) {
   if (world_size < 1 || world_size > Ownership::kMostRanks) {
     return failed(Status::kInvalidArgument,
-                  fmt::format("a world size of {} cannot own a model; 1 to {} can", world_size, Ownership::kMostRanks));
+                  fmt::format("world size {} cannot own a model; allowed: 1 to {}", world_size, Ownership::kMostRanks));
   }
   if (chunks < 0 || chunks > FlatLayout::kMostChunks) {
-    return failed(Status::kInvalidArgument,
-                  fmt::format("{} chunks cannot be owned; a model has 0 to {}", chunks, FlatLayout::kMostChunks));
+    return failed(Status::kInvalidArgument, fmt::format("{} chunks cannot be owned; a model has 0 to {} chunks", chunks,
+                                                        FlatLayout::kMostChunks));
   }
   return {};
 }
@@ -86,21 +86,21 @@ Result<Ownership> Ownership::deal(int32_t chunks, int32_t world_size, int64_t ep
   }
   if (begin != chunks) {
     return failed(Status::kInvalidArgument,
-                  fmt::format("segments that end at {} are none of {} chunks", begin, chunks));
+                  fmt::format("segments that end at {} do not match {} chunks", begin, chunks));
   }
   return of_runs(runs, world_size, epoch);
 }
 
 Result<Ownership> Ownership::of_runs(std::span<const Run> runs, int32_t world_size, int64_t epoch) {
   if (Result<> right = check_sizes(0, world_size); !right) return failed(std::move(right));
-  if (epoch < 0) return failed(Status::kInvalidArgument, fmt::format("{} is no epoch; 0 is the first", epoch));
+  if (epoch < 0) return failed(Status::kInvalidArgument, fmt::format("{} is not an epoch; the first is 0", epoch));
   Ownership map;
   map.epoch_ = epoch;
   map.held_.assign(static_cast<size_t>(world_size), 0);
   for (const Run& run : runs) {
     if (run.count < 1 || run.count > FlatLayout::kMostChunks - map.chunks_) {
       return failed(Status::kInvalidArgument,
-                    fmt::format("a run of {} chunks after {} is none; a model has up to {} chunks", run.count,
+                    fmt::format("a run of {} chunks after {} is not valid; a model has up to {} chunks", run.count,
                                 map.chunks_, FlatLayout::kMostChunks));
     }
     if (run.owner < 0 || run.owner >= world_size) {
@@ -173,8 +173,8 @@ std::string Ownership::save() const {
 
 Result<Ownership> Ownership::load(std::string_view text) {
   Words words(text);
-  if (!words.is("pliant-ownership")) return no_map(text, "it does not begin like one");
-  if (!words.is("1")) return no_map(text, "its format is another than 1");
+  if (!words.is("pliant-ownership")) return no_map(text, "it does not begin with a map's header");
+  if (!words.is("1")) return no_map(text, "its format is not 1");
   const bool has_epoch = words.is("epoch");
   const std::optional<int64_t> epoch = words.number();
   const bool has_ranks = words.is("ranks");
@@ -182,7 +182,7 @@ Result<Ownership> Ownership::load(std::string_view text) {
   const bool has_chunks = words.is("chunks");
   const std::optional<int64_t> chunks = words.number();
   if (!has_epoch || !epoch || !has_ranks || !ranks || !has_chunks || !chunks || !words.is("runs")) {
-    return no_map(text, "its epoch, ranks or chunks are not there");
+    return no_map(text, "its epoch, ranks or chunks are missing");
   }
   if (Result<> right = check_sizes(*chunks, *ranks); !right) return no_map(text, right.error().message());
   std::vector<Run> runs;
@@ -193,7 +193,7 @@ Result<Ownership> Ownership::load(std::string_view text) {
     const std::optional<int64_t> owner =
         colon == std::string_view::npos ? std::nullopt : Words::number_in(word.substr(colon + 1));
     if (!count || !owner || *count > *chunks || *owner >= *ranks) {
-      return no_map(text, fmt::format("'{}' is no run of chunks", printable(word)));
+      return no_map(text, fmt::format("'{}' is not a run of chunks", printable(word)));
     }
     runs.push_back({static_cast<int32_t>(*count), static_cast<int32_t>(*owner)});
   }
@@ -202,7 +202,7 @@ Result<Ownership> Ownership::load(std::string_view text) {
   if (map->chunks_ != *chunks) {
     return no_map(text, fmt::format("its runs hold {} of {} chunks", map->chunks_, *chunks));
   }
-  if (map->runs_.size() != runs.size()) return no_map(text, "two of its runs are one");
+  if (map->runs_.size() != runs.size()) return no_map(text, "two adjacent runs have the same owner");
   return map;
 }
 

@@ -105,12 +105,12 @@ Result<ParameterIndex> ParameterIndex::parse(std::string_view text) {
   while (!text.empty()) {
     const std::string_view line = take_until(text, '\n');
     std::optional<IndexedParameter> one = parameter_in(line);
-    if (!one) return failed(Status::kDataLoss, fmt::format("'{}' names no parameter", printable(line)));
+    if (!one) return failed(Status::kDataLoss, fmt::format("'{}' is not a parameter", printable(line)));
     if (!names.insert(one->name).second) {
-      return failed(Status::kDataLoss, fmt::format("two parameters are called {}", printable(one->name)));
+      return failed(Status::kDataLoss, fmt::format("two parameters have the name {}", printable(one->name)));
     }
     if (one->first != index.elements_ || one->count > kMostElements - index.elements_) {
-      return failed(Status::kDataLoss, fmt::format("{} begins at element {}, and what comes before it ends at {}",
+      return failed(Status::kDataLoss, fmt::format("{} begins at element {}, but the data before it ends at {}",
                                                    printable(one->name), one->first, index.elements_));
     }
     index.elements_ += one->count;
@@ -127,7 +127,7 @@ Result<std::vector<PlacedRun>> ParameterIndex::place(const ModelTables& model) c
   for (const ParameterRow& row : model.parameters()) {
     const auto found = by_name.find(row.name);
     if (found == by_name.end()) {
-      differences.push_back(fmt::format("it has no {}", row.name));
+      differences.push_back(fmt::format("it lacks {}", row.name));
       continue;
     }
     const IndexedParameter& one = *found->second;
@@ -148,7 +148,7 @@ Result<std::vector<PlacedRun>> ParameterIndex::place(const ModelTables& model) c
   }
   for (const IndexedParameter& one : parameters_) {
     if (by_name.contains(one.name))
-      differences.push_back(fmt::format("its {} is not in this one", printable(one.name)));
+      differences.push_back(fmt::format("its {} does not exist in this model", printable(one.name)));
   }
   if (differences.empty()) return runs;
   return failed(Status::kFailedPrecondition, listed(differences));

@@ -147,11 +147,11 @@ class Rehearsal {
     const bool has_module = call.module && *call.module < entered_.size();
     const char* why = nullptr;
     if (is_visit && !has_module) {
-      why = "is about a module that the model has not";
+      why = "concerns a module that the model lacks";
     } else if (is_visit || call.kind == TracedCall::Kind::kEndPass) {
-      if (!in_pass_) why = "stands outside of a pass";
+      if (!in_pass_) why = "is outside a pass";
     } else if (in_pass_) {
-      why = "stands inside a pass";
+      why = "is inside a pass";
     }
     const bool is_backward = is_visit && call.direction == Direction::kBackward;
     if (why == nullptr && is_backward && !with_gradient_) why = "is backward in a pass without gradients";
@@ -159,9 +159,10 @@ class Rehearsal {
         entered_[*call.module][static_cast<size_t>(call.direction)] == 0) {
       why = "leaves a module that was not entered";
     }
-    if (why == nullptr && call.kind == TracedCall::Kind::kEndPass && open_ > 0) why = "comes while modules are entered";
+    if (why == nullptr && call.kind == TracedCall::Kind::kEndPass && open_ > 0)
+      why = "occurs while modules are entered";
     if (why == nullptr) return;
-    throw Error(Status::kDataLoss, fmt::format("no program makes the calls that were recorded of step {}: {}{}{} {}",
+    throw Error(Status::kDataLoss, fmt::format("the calls recorded for step {} are not those of a program: {}{}{} {}",
                                                call.step, word_of(call), has_module ? " " : "",
                                                has_module ? model_.modules()[*call.module].name : std::string(), why));
   }

@@ -219,10 +219,10 @@ void Runtime::require_step(int64_t step) const {
   if (shards_.step() == step) return;
   throw Error(Status::kDataLoss,
               shards_.step() == kNoStep
-                  ? fmt::format("what this rank owns is of no step: an update, or a move, did not come to its end; "
-                                "step {} was to be there",
+                  ? fmt::format("the shards of this rank belong to no step because an update or a move was not "
+                                "completed; expected: step {}",
                                 step)
-                  : fmt::format("what this rank owns is of step {}, not of step {}", shards_.step(), step));
+                  : fmt::format("the shards of this rank belong to step {}, not to step {}", shards_.step(), step));
 }
 
 void Runtime::end_step(int64_t step) {
@@ -230,7 +230,7 @@ void Runtime::end_step(int64_t step) {
   may_update_ = false;
   if (is_owed) {
     throw Error(Status::kDataLoss,
-                fmt::format("step {} was committed and this rank has not applied it; call ShardedModel::update once "
+                fmt::format("step {} was committed but this rank has not applied it; call ShardedModel::update once "
                             "after each Step::commit that returned a value",
                             step - 1));
   }
@@ -267,15 +267,14 @@ void Runtime::require_group() const {
 }
 
 void Runtime::require_no_pass() const {
-  if (in_pass_) throw Error(Status::kFailedPrecondition, "the pass before was not ended; call end_pass first");
+  if (in_pass_) throw Error(Status::kFailedPrecondition, "the previous pass was not ended; call end_pass first");
 }
 
 void Runtime::require_sound() const {
   if (is_sound_) return;
-  throw Error(
-      Status::kFailedPrecondition,
-      "a call of this pass has failed, and the pass cannot go on; make passes inside Step::attempt, which gives "
-      "them up");
+  throw Error(Status::kFailedPrecondition,
+              "a call of this pass has failed, so the pass cannot continue; make passes inside Step::attempt, which "
+              "abandons them");
 }
 
 }  // namespace pliant::sharded

@@ -43,8 +43,9 @@ void Runtime::prefetch(uint32_t parameter) {
   require_group();
   Held& one = held_[parameter];
   if (in_pass_) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("{} is fetched by hand inside a pass; enter a module that uses it", name(parameter)));
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("{} cannot be fetched by hand inside a pass; enter a module that uses it", name(parameter)));
   }
   if (!is_sound_) give_model();  // a pass was given up
   // In an arena it may lie where the coordinator puts others once it has released it.
@@ -73,12 +74,13 @@ void Runtime::write(uint32_t parameter, std::span<const float> values) {
   require_no_pass();
   was_touched_ = true;
   if (may_update_) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("{} is written between a commit and its update; write it after update", name(parameter)));
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("{} cannot be written between a commit and its update; write it after update", name(parameter)));
   }
   if (held_[parameter].by_hand) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("{} is written while it is fetched by hand; call release first", name(parameter)));
+                fmt::format("{} cannot be written while it is fetched by hand; call release first", name(parameter)));
   }
   note(Visited::Kind::kWrite, parameter);
   if (held_[parameter].presence != Presence::kAway) release_what_is_left();  // it would stay as it was

@@ -29,7 +29,7 @@ std::string Runtime::save_coordinator() const {
 
 std::string Runtime::load_coordinator(std::string_view saved) {
   const std::string line = line_of_coordinator();
-  if (saved.substr(0, line.size()) != line) return "it is of another coordinator, or of another model";
+  if (saved.substr(0, line.size()) != line) return "it belongs to another coordinator or another model";
   const Result<> loaded = coordinator_.load(saved.substr(line.size()));
   return loaded ? std::string() : loaded.error().message();
 }
@@ -51,10 +51,10 @@ void Runtime::restore_coordinator(const std::string& saved) {
   if (all_alike && most[2] == 0) return;
   give_model();
   if (most[3] == 0) return;
-  const std::string reason = goes_on || saved.empty() ? "not every rank has the same, or can go on with it" : why;
+  const std::string reason =
+      goes_on || saved.empty() ? "the ranks do not all have the same saved state or cannot all use it" : why;
   Log("coordinator")
-      .write(LogLevel::kWarning, fmt::format("'{}' does not go on with what was kept of it and begins anew: {}",
-                                             coordinator_.name(), reason));
+      .write(LogLevel::kWarning, fmt::format("'{}' starts without its saved state: {}", coordinator_.name(), reason));
 }
 
 }  // namespace pliant::sharded

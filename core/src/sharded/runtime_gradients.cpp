@@ -70,24 +70,24 @@ void Runtime::begin_pass(std::span<const RowRange> micro_batches) {
   require_group();
   if (!is_step_) {
     throw Error(Status::kFailedPrecondition,
-                "no step is under way, or what it had was given up with an exception; call Session::next");
+                "no step is open, or it was abandoned by an exception; call Session::next");
   }
   if (done_ >= sums_.rounds()) {
     throw Error(Status::kFailedPrecondition, "all passes of the step are done; call Step::commit");
   }
   require_no_pass();
   if (micro_batches.empty() || micro_batches.size() > sums_.rounds() - done_) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("a pass over {} micro-batches does not fit: it is over one at least, and {} of the step's "
-                            "{} are left",
-                            micro_batches.size(), sums_.rounds() - done_, sums_.rounds()));
+    throw Error(
+        Status::kInvalidArgument,
+        fmt::format("a pass cannot cover {} micro-batches: it needs at least one, and {} of the step's {} are left",
+                    micro_batches.size(), sums_.rounds() - done_, sums_.rounds()));
   }
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const RowRange& rows = micro_batches[i];
     if (has_rows(i) ? rows == blocks_[done_ + i] : rows.count == 0) continue;
     throw Error(Status::kInvalidArgument,
-                fmt::format("a pass over {} rows from {} on does not fit: micro-batch {} of {} is next; pass over each "
-                            "of Step::micro_batches once, in order",
+                fmt::format("a pass over {} rows from {} on is out of order: micro-batch {} of {} is next; make one "
+                            "pass over each of Step::micro_batches, in order",
                             rows.count, rows.first, done_ + i, sums_.rounds()));
   }
   begin(true, micro_batches.size());
@@ -103,13 +103,13 @@ void* Runtime::gradient(uint32_t parameter) {
     throw Error(Status::kFailedPrecondition,
                 fmt::format("{} {}", row.name,
                             row.frozen       ? "is frozen and has no gradient"
-                            : one.is_reduced ? "has left the last module that used it: its gradient is on its way"
+                            : one.is_reduced ? "has left the last module that used it: its gradient was sent already"
                                              : "has a gradient only in a pass with gradients"));
   }
   if (!one.gradient && !is_backward_ && memory_->budget() > 0) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("{} has no room for its gradient yet: within a budget it has once a module is entered "
-                            "backward, on all ranks alike",
+                fmt::format("{} has no memory for its gradient yet: within a budget it is allocated when a module is "
+                            "entered backward, on all ranks alike",
                             row.name));
   }
   const size_t micro_batch = micro_batch_in_hand(parameter);
@@ -298,11 +298,11 @@ void Runtime::measure(size_t micro_batch, uint64_t offset, const float* there, u
 }
 
 void Runtime::end_pass() {
-  if (!in_pass_) throw Error(Status::kFailedPrecondition, "no pass is under way; call begin_pass first");
+  if (!in_pass_) throw Error(Status::kFailedPrecondition, "no pass is open; call begin_pass first");
   require_sound();
   if (!visits_.empty()) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("{} was entered and not left; leave every module before the pass ends",
+                fmt::format("{} was entered but not left; leave every module before the pass ends",
                             model.modules()[visits_.back().module].name));
   }
   const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEndPass);
@@ -398,10 +398,9 @@ void Runtime::agree_on_costs() {
 void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   require_group();
   if (!may_update_) {
-    throw Error(
-        Status::kFailedPrecondition,
-        "update is called without a step that was committed and not skipped; call it once after each Step::commit "
-        "that returned a value");
+    throw Error(Status::kFailedPrecondition,
+                "update was called without a committed step that was not skipped; call it once after each Step::commit "
+                "that returned a value");
   }
   require_no_pass();
   release_what_is_left();  // by a pass since the commit; it would stay as it was

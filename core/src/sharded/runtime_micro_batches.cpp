@@ -21,23 +21,24 @@ std::optional<size_t> Runtime::last_backward_visit() const {
 
 void Runtime::begin_micro_batch(size_t number) {
   if (!in_pass_ || !with_gradient_) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("micro-batch {} is begun outside of a pass with gradients; call begin_pass first", number));
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("begin_micro_batch({}) was called outside a pass with gradients; call begin_pass first", number));
   }
   require_sound();
   if (number >= micro_batches_) {
-    throw Error(
-        Status::kInvalidArgument,
-        fmt::format("micro-batch {} is begun in a pass over {}; they are numbered from 0", number, micro_batches_));
+    throw Error(Status::kInvalidArgument,
+                fmt::format("begin_micro_batch({}) was called in a pass over {}; micro-batches are numbered from 0",
+                            number, micro_batches_));
   }
   const std::optional<size_t> entered = last_backward_visit();
   Visit* const visit = entered ? &visits_[*entered] : nullptr;
   const bool is_in_order = visit != nullptr && !model.modules()[visit->module].has_inner();
   if (is_in_order && number != visit->begun) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("micro-batch {} of {} is begun after {} of {}; begin each once in a backward visit, in "
-                            "order",
-                            number, model.modules()[visit->module].name, visit->begun, micro_batches_));
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("micro-batch {} of {} was begun after {} of {}; begin each once per backward visit, in order",
+                    number, model.modules()[visit->module].name, visit->begun, micro_batches_));
   }
   if (micro_batches_ > 1) note(Visited::Kind::kMicroBatch, static_cast<uint32_t>(number));
   pass_.push_back({PassCall::Kind::kMicroBatch, Direction::kBackward, static_cast<uint32_t>(number)});
@@ -53,11 +54,12 @@ void Runtime::require_one_visit(uint32_t module) const {
   for (const uint32_t parameter : model.modules()[module].used) {
     const Held& one = held_[parameter];
     if (model.parameter(parameter).frozen || side_by_side_[parameter] || one.is_reduced || one.uses == 1) continue;
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("{} is entered backward after {} forward visits of it in this pass; in a pass over several "
-                            "micro-batches a module is entered once in each direction. Declare {} external, or give it "
-                            "to a module for each use",
-                            model.modules()[module].name, one.uses, name(parameter)));
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format(
+            "{} was entered backward after {} forward visits in this pass; in a pass over several micro-batches a "
+            "module can be entered once in each direction. Declare {} external, or give it a module for each use",
+            model.modules()[module].name, one.uses, name(parameter)));
   }
 }
 
@@ -68,7 +70,7 @@ void Runtime::require_all_begun(const Visit& visit) const {
                                         [this](uint32_t one) { return !model.parameter(one).frozen; });
   if (!has_gradient || visit.begun == micro_batches_) return;
   throw Error(Status::kFailedPrecondition,
-              fmt::format("{} is left backward after {} of {} micro-batches; call begin_micro_batch for each of them, "
+              fmt::format("{} was left backward after {} of {} micro-batches; call begin_micro_batch for each of them, "
                           "also for those without rows",
                           module.name, visit.begun, micro_batches_));
 }
@@ -81,17 +83,16 @@ size_t Runtime::micro_batch_in_hand(uint32_t parameter) const {
     return std::binary_search(used.begin(), used.end(), parameter);
   };
   if (!side_by_side_[parameter] && !(entered && uses(*entered))) {
-    throw Error(
-        Status::kFailedPrecondition,
-        fmt::format("the gradient of {} is asked for outside of its module; in a pass over several micro-batches "
-                    "it is there while that is the last one entered backward",
-                    name(parameter)));
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("the gradient of {} was requested outside its module; in a pass over several micro-batches "
+                            "it exists while that module is the last one entered backward",
+                            name(parameter)));
   }
   const std::optional<size_t>& in_hand = entered ? visits_[*entered].in_hand : in_hand_;
   if (in_hand) return *in_hand;
   throw Error(Status::kFailedPrecondition,
-              fmt::format("the gradient of {} is asked for, and no micro-batch of the {} of the pass was begun; call "
-                          "begin_micro_batch first",
+              fmt::format("the gradient of {} was requested before any of the {} micro-batches of the pass was begun; "
+                          "call begin_micro_batch first",
                           name(parameter), micro_batches_));
 }
 

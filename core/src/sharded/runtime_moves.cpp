@@ -28,7 +28,7 @@ uint64_t Runtime::enter_group(Communicator& communicator, const Ownership& from,
   leave_group();
   const auto ranks = static_cast<size_t>(from.world_size());
   if (from.chunks() != layout_.chunks() || was.size() != static_cast<size_t>(communicator.world_size())) {
-    throw Error(Status::kInternal, fmt::format("a map of {} chunks for {} ranks does not fit {} chunks and {} ranks",
+    throw Error(Status::kInternal, fmt::format("a map of {} chunks for {} ranks does not match {} chunks and {} ranks",
                                                from.chunks(), was.size(), layout_.chunks(), communicator.world_size()));
   }
   Change change{from,   {}, step, std::vector<int32_t>(ranks, kLeaves), was[static_cast<size_t>(communicator.rank())],
@@ -47,9 +47,10 @@ uint64_t Runtime::enter_group(Communicator& communicator, const Ownership& from,
   const bool knows = !owns || owns_by(from, change.before);
   if (!change.plan.moves.empty() || !knows) begins();
   if (!knows) {
-    throw Error(Status::kDataLoss, fmt::format("rank {} owns other chunks than rank {} of the map that the group goes "
-                                               "on from (epoch {}; its own map is of epoch {})",
-                                               communicator.rank(), change.before, from.epoch(), ownership_.epoch()));
+    throw Error(
+        Status::kDataLoss,
+        fmt::format("rank {} owns other chunks than rank {} of the group's map (epoch {}; its own map has epoch {})",
+                    communicator.rank(), change.before, from.epoch(), ownership_.epoch()));
   }
   if (!change.plan.moves.empty()) {
     sent = move(communicator, change);
@@ -130,7 +131,7 @@ void Runtime::require_steps(const Change& change, const MovedStamps& stamps) con
     const auto first = static_cast<int32_t>(one.chunks.first);
     throw Error(
         Status::kDataLoss,
-        fmt::format("rank {} gives rank {} chunks {} to {} of {}; the group goes on from step {}",
+        fmt::format("rank {} gives rank {} chunks {} to {} of {}; the group continues from step {}",
                     change.now[static_cast<size_t>(one.from)], change.after, first, first + one.chunks.count - 1,
                     step == kNoStep ? "no step" : fmt::format("step {}", step), change.step));
   }
@@ -147,12 +148,11 @@ void Runtime::require_digests(size_t array, const ShardArray& arrived, const Cha
     const auto said = stamps[i].begin() + 1 + static_cast<std::ptrdiff_t>(array * taken.size());
     const auto [here, there] = std::mismatch(taken.begin(), taken.end(), said);
     if (here == taken.end()) continue;
-    throw Error(
-        Status::kDataLoss,
-        fmt::format("chunk {} of {} came from rank {} to rank {} with other bytes than its stamp of step {} says "
-                    "(digest {:016x} instead of {:016x})",
-                    static_cast<int32_t>(one.chunks.first) + (here - taken.begin()), shards_.name(array),
-                    change.now[static_cast<size_t>(one.from)], change.after, change.step, *here, *there));
+    throw Error(Status::kDataLoss,
+                fmt::format("chunk {} of {} arrived from rank {} at rank {} with other bytes than its stamp of step {} "
+                            "(digest {:016x} instead of {:016x})",
+                            static_cast<int32_t>(one.chunks.first) + (here - taken.begin()), shards_.name(array),
+                            change.now[static_cast<size_t>(one.from)], change.after, change.step, *here, *there));
   }
 }
 

@@ -114,14 +114,13 @@ void Runtime::repeat_pass(std::span<const RowRange> micro_batches) {
   for (const RowRange rows : micro_batches) {
     if (rows.count == 0) continue;
     throw Error(Status::kInvalidArgument,
-                fmt::format("a pass over {} rows from {} on cannot repeat another: it has what to compute with",
+                fmt::format("a pass over {} rows from {} on cannot repeat another pass, because it has rows of its own",
                             rows.count, rows.first));
   }
   if (!can_repeat_pass(micro_batches.size())) {
-    throw Error(Status::kFailedPrecondition,
-                fmt::format("this process has made no pass with gradients yet, or the last one was not over {} "
-                            "micro-batch{}; visit the modules",
-                            micro_batches.size(), micro_batches.size() == 1 ? "" : "es"));
+    throw Error(Status::kFailedPrecondition, fmt::format("this process has made no pass with gradients yet, or its "
+                                                         "last one was not over {} micro-batch{}; visit the modules",
+                                                         micro_batches.size(), micro_batches.size() == 1 ? "" : "es"));
   }
   begin_pass(micro_batches);
   for (const PassCall& call : last_pass_) {
@@ -135,11 +134,11 @@ void Runtime::repeat_pass(std::span<const RowRange> micro_batches) {
 void Runtime::enter(uint32_t module, Direction direction) {
   if (!in_pass_) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("{} is entered outside of a pass; call begin_pass first", model.modules()[module].name));
+                fmt::format("{} was entered outside a pass; call begin_pass first", model.modules()[module].name));
   }
   if (direction == Direction::kBackward && !with_gradient_) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("{} is entered backward in a pass without gradients", model.modules()[module].name));
+                fmt::format("{} was entered backward in a pass without gradients", model.modules()[module].name));
   }
   require_sound();
   if (direction == Direction::kBackward) require_one_visit(module);
@@ -174,8 +173,8 @@ void Runtime::leave(uint32_t module, Direction direction) {
   if (visit == visits_.end()) {
     throw Error(Status::kFailedPrecondition,
                 visits_.empty()
-                    ? fmt::format("{} is left and was not entered", model.modules()[module].name)
-                    : fmt::format("{} ({}) is left while {} ({}) is the last that was entered; leave that first",
+                    ? fmt::format("{} was left but not entered", model.modules()[module].name)
+                    : fmt::format("{} ({}) was left while {} ({}) is the last entered module; leave that first",
                                   model.modules()[module].name, word_of(direction),
                                   model.modules()[visits_.back().module].name, word_of(visits_.back().direction)));
   }
@@ -203,7 +202,7 @@ void* Runtime::value(uint32_t parameter) {
   const Held& one = held_[parameter];
   if (one.presence == Presence::kWhole) return one.value.pointer();
   throw Error(Status::kFailedPrecondition,
-              fmt::format("{} is not whole here; enter a module that uses it, or call fetch", name(parameter)));
+              fmt::format("{} is not gathered here; enter a module that uses it, or call fetch", name(parameter)));
 }
 
 }  // namespace pliant::sharded

@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kSizeBytes = 8;
 
 tl::unexpected<Error> no_safetensors(const std::filesystem::path& file, Status status, std::string_view reason) {
-  return failed(status, fmt::format("{} is no .safetensors file that can be read: {}; write or download it again",
+  return failed(status, fmt::format("cannot read {} as a .safetensors file: {}; write or download it again",
                                     file.string(), reason));
 }
 
@@ -50,7 +50,7 @@ float float_of_f16(uint16_t bits) {
 Result<> SafetensorsSink::write(const void* data, uint64_t bytes) {
   if (bytes > left_) {
     return failed(Status::kFailedPrecondition,
-                  fmt::format("{} bytes came for tensors that have room for {} more", bytes, left_));
+                  fmt::format("got {} bytes for tensors that have room for {} more", bytes, left_));
   }
   error_ = write_all_at(fd_, {static_cast<const char*>(data), static_cast<size_t>(bytes)}, next_);
   if (error_ != 0) return tl::unexpected<Error>(file_error(error_, "write", "the tensors"));
@@ -76,7 +76,7 @@ Result<> write_safetensors(const std::filesystem::path& file, SafetensorsHeader 
     if (sink.error() != 0) return sink.error();
     if (filled && sink.left() > 0) {
       filled = failed(Status::kFailedPrecondition,
-                      fmt::format("cannot write {}: {} of the {} bytes of its tensors did not come", file.string(),
+                      fmt::format("cannot write {}: {} of the {} bytes of its tensors are missing", file.string(),
                                   sink.left(), bytes));
     }
     return 0;
@@ -104,14 +104,14 @@ Result<SafetensorsReader> SafetensorsReader::open(const std::filesystem::path& f
   if (header_bytes > kMostSafetensorsHeader) {
     return no_safetensors(
         file, Status::kDataLoss,
-        fmt::format("its header would have {} bytes, of at most {}", header_bytes, kMostSafetensorsHeader));
+        fmt::format("its header would have {} bytes; at most {} are allowed", header_bytes, kMostSafetensorsHeader));
   }
   if (header_bytes > file_bytes - kSizeBytes) return no_safetensors(file, Status::kDataLoss, "it is cut short");
   text.resize(static_cast<size_t>(header_bytes));
   if (const int error = read_at(fd->get(), text.data(), text.size(), kSizeBytes, got); error != 0) {
     return tl::unexpected<Error>(file_error(error, "read", file));
   }
-  if (got < text.size()) return no_safetensors(file, Status::kDataLoss, "it became shorter while it was read");
+  if (got < text.size()) return no_safetensors(file, Status::kDataLoss, "it shrank while being read");
   const uint64_t data_begin = kSizeBytes + header_bytes;
   Result<SafetensorsHeader> header = decode_safetensors_header(text, file_bytes - data_begin);
   if (!header) return no_safetensors(file, header.error().status(), header.error().message());
@@ -129,7 +129,7 @@ const Tensor* SafetensorsReader::find(std::string_view name) const {
 
 Result<> SafetensorsReader::read(const Tensor& tensor, uint64_t first, uint64_t bytes, void* to) const {
   if (first > tensor.bytes || bytes > tensor.bytes - first) {
-    return failed(Status::kOutOfRange, fmt::format("'{}' in {} has {} bytes; {} from {} on are not there",
+    return failed(Status::kOutOfRange, fmt::format("'{}' in {} has {} bytes; cannot read {} from {} on",
                                                    printable(tensor.name), file_.string(), tensor.bytes, bytes, first));
   }
   size_t got = 0;
@@ -138,7 +138,7 @@ Result<> SafetensorsReader::read(const Tensor& tensor, uint64_t first, uint64_t 
       error != 0) {
     return tl::unexpected<Error>(file_error(error, "read", file_));
   }
-  if (got < bytes) return no_safetensors(file_, Status::kDataLoss, "it became shorter while it was read");
+  if (got < bytes) return no_safetensors(file_, Status::kDataLoss, "it shrank while being read");
   return {};
 }
 
@@ -149,7 +149,7 @@ Result<> SafetensorsReader::read_floats(const Tensor& tensor, std::span<float> v
         tensor.dtype ? sdk::name_of(static_cast<sdk::DType>(*tensor.dtype)) : printable(tensor.other_type);
     return failed(
         Status::kUnimplemented,
-        fmt::format("'{}' in {} has elements of type {}; f32, bf16 and f16 are read, convert it to one of them",
+        fmt::format("'{}' in {} has elements of type {}; supported are f32, bf16 and f16: convert it to one of them",
                     printable(tensor.name), file_.string(), type));
   }
   std::array<uint16_t, kBlock> block{};

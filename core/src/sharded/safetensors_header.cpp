@@ -67,15 +67,17 @@ tl::unexpected<Error> unusable(std::string reason) {
 /// Takes the events of a parser. What it refuses stands in fault(), and ends the parsing.
 class HeaderEvents {
  public:
-  bool null() { return refuse("null stands where a tensor is described"); }
-  bool boolean(bool) { return refuse("a truth value stands where a tensor is described"); }
-  bool number_float(double, const std::string& text) { return refuse(fmt::format("{} is no size", printable(text))); }
-  bool binary(json::binary_t&) { return refuse("bytes stand where a tensor is described"); }
-  bool number_integer(int64_t value) { return refuse(fmt::format("{} is no size", value)); }
+  bool null() { return refuse("null where a tensor must be described"); }
+  bool boolean(bool) { return refuse("a boolean where a tensor must be described"); }
+  bool number_float(double, const std::string& text) {
+    return refuse(fmt::format("{} is not a size", printable(text)));
+  }
+  bool binary(json::binary_t&) { return refuse("binary data where a tensor must be described"); }
+  bool number_integer(int64_t value) { return refuse(fmt::format("{} is not a size", value)); }
   bool number_unsigned(uint64_t value) {
-    if (in_ != In::kNumbers) return refuse(fmt::format("{} stands where none is expected", value));
+    if (in_ != In::kNumbers) return refuse(fmt::format("{} is unexpected", value));
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return refuse(fmt::format("{} is no size", value));
+      return refuse(fmt::format("{} is not a size", value));
     }
     numbers_.push_back(static_cast<int64_t>(value));
     return true;
@@ -86,7 +88,7 @@ class HeaderEvents {
       return true;
     }
     if (in_ != In::kTensor || field_ != "dtype") {
-      return refuse(fmt::format("'{}' stands where none is expected", printable(text)));
+      return refuse(fmt::format("'{}' is unexpected", printable(text)));
     }
     if (text.empty()) return refuse(fmt::format("'{}' has no dtype", printable(tensor_.name)));
     if (const ElementType* type = type_named(text); type != nullptr) {
@@ -104,27 +106,27 @@ class HeaderEvents {
       in_ = tensor_.name == kMetadataKey ? In::kMetadata : In::kTensor;
       fields_.clear();
     } else {
-      return refuse("it nests deeper than any header");
+      return refuse("it nests deeper than a header may");
     }
     return true;
   }
   bool key(std::string& name) {
     if (in_ == In::kHeader) {
-      if (!names_.insert(name).second) return refuse(fmt::format("'{}' comes twice", printable(name)));
+      if (!names_.insert(name).second) return refuse(fmt::format("'{}' occurs twice", printable(name)));
       tensor_ = Tensor();
       tensor_.name = name;
       return true;
     }
     if (!fields_.insert(name).second) {
-      return refuse(fmt::format("'{}' comes twice in '{}'", printable(name), printable(tensor_.name)));
+      return refuse(fmt::format("'{}' occurs twice in '{}'", printable(name), printable(tensor_.name)));
     }
     field_ = name;
     const bool is_known = in_ == In::kMetadata || name == "dtype" || name == "shape" || name == "data_offsets";
-    return is_known || refuse(fmt::format("a tensor has no '{}'", printable(name)));
+    return is_known || refuse(fmt::format("a tensor cannot have '{}'", printable(name)));
   }
   bool start_array(size_t) {
     if (in_ != In::kTensor || (field_ != "shape" && field_ != "data_offsets")) {
-      return refuse("an array stands where none is expected");
+      return refuse("an array is unexpected");
     }
     in_ = In::kNumbers;
     numbers_.clear();
@@ -137,7 +139,7 @@ class HeaderEvents {
       return true;
     }
     if (numbers_.size() != 2 || numbers_[0] > numbers_[1]) {
-      return refuse(fmt::format("the data_offsets of '{}' are no begin and end", printable(tensor_.name)));
+      return refuse(fmt::format("the data_offsets of '{}' are not [begin, end]", printable(tensor_.name)));
     }
     tensor_.first_byte = static_cast<uint64_t>(numbers_[0]);
     tensor_.bytes = static_cast<uint64_t>(numbers_[1] - numbers_[0]);
@@ -154,7 +156,7 @@ class HeaderEvents {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const json::exception&) {
-    return refuse(fmt::format("its header is no JSON at byte {}", position));
+    return refuse(fmt::format("its header is not JSON at byte {}", position));
   }
 
   [[nodiscard]] const std::string& fault() const { return fault_; }
@@ -187,7 +189,7 @@ Result<> check_bytes(const SafetensorsHeader& header, uint64_t data_bytes) {
     const Result<uint64_t> bytes = bytes_of(tensor);
     if (!bytes) return fault(bytes.error().message());
     if (*bytes != tensor.bytes) {
-      return fault(fmt::format("'{}' has {} bytes, its type and shape ask for {}", name, tensor.bytes, *bytes));
+      return fault(fmt::format("'{}' has {} bytes, but its type and shape need {}", name, tensor.bytes, *bytes));
     }
     if (tensor.first_byte < end) return fault(fmt::format("'{}' begins inside another tensor", name));
     if (tensor.first_byte > end) {
@@ -195,7 +197,7 @@ Result<> check_bytes(const SafetensorsHeader& header, uint64_t data_bytes) {
     }
     end += tensor.bytes;
     if (end > data_bytes) {
-      return fault(fmt::format("it is cut short: '{}' ends {} bytes behind the end", name, end - data_bytes));
+      return fault(fmt::format("it is cut short: '{}' ends {} bytes past its end", name, end - data_bytes));
     }
   }
   if (end < data_bytes) return fault(fmt::format("{} bytes at the end belong to no tensor", data_bytes - end));
@@ -218,7 +220,7 @@ Result<uint64_t> bytes_of(const Tensor& tensor) {
     }
     const auto times = static_cast<uint64_t>(length);
     if (times != 0 && bytes > kMostTensorBytes / times) {
-      return unusable(fmt::format("'{}' has a shape that no file holds", printable(tensor.name)));
+      return unusable(fmt::format("'{}' has a shape that does not fit a file", printable(tensor.name)));
     }
     bytes *= times;
   }
@@ -230,7 +232,7 @@ Result<std::string> encode_safetensors_header(SafetensorsHeader& header) {
   if (!header.metadata.empty()) {
     for (const auto& [key, value] : header.metadata) {
       if (!is_utf8(key) || !is_utf8(value)) {
-        return unusable(fmt::format("the metadata '{}' of a .safetensors file is no UTF-8", printable(key)));
+        return unusable(fmt::format("the metadata '{}' of a .safetensors file is not UTF-8", printable(key)));
       }
     }
     text += fmt::format("\"{}\":{}", kMetadataKey, json(header.metadata).dump());
@@ -239,20 +241,20 @@ Result<std::string> encode_safetensors_header(SafetensorsHeader& header) {
   std::set<std::string_view> names;
   for (Tensor& tensor : header.tensors) {
     if (!is_utf8(tensor.name) || tensor.name == kMetadataKey) {
-      return unusable(fmt::format("'{}' is no name of a tensor in a .safetensors file", printable(tensor.name)));
+      return unusable(fmt::format("'{}' is not a valid tensor name for a .safetensors file", printable(tensor.name)));
     }
     if (!names.insert(tensor.name).second) {
       return unusable(fmt::format("two tensors have the name '{}'", printable(tensor.name)));
     }
     if (!tensor.dtype) {
-      return unusable(fmt::format("'{}' has elements of type {}, which are not written", printable(tensor.name),
+      return unusable(fmt::format("'{}' has elements of type {}, which cannot be written", printable(tensor.name),
                                   printable(tensor.other_type)));
     }
     const Result<uint64_t> bytes = bytes_of(tensor);
     if (!bytes) return unusable(bytes.error().message());
     tensor.first_byte = end;
     tensor.bytes = *bytes;
-    if (tensor.bytes > kMostTensorBytes - end) return unusable("the tensors together are more than a file holds");
+    if (tensor.bytes > kMostTensorBytes - end) return unusable("the tensors together do not fit a file");
     end += tensor.bytes;
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
                         json_text(tensor.name), type_of(*tensor.dtype)->name, json(tensor.shape).dump(),
@@ -261,7 +263,7 @@ Result<std::string> encode_safetensors_header(SafetensorsHeader& header) {
   text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > kMostSafetensorsHeader) {
-    return unusable(fmt::format("the names and shapes of {} tensors take {} bytes; a .safetensors file has room for {}",
+    return unusable(fmt::format("the names and shapes of {} tensors need {} bytes; a .safetensors file has room for {}",
                                 header.tensors.size(), text.size(), kMostSafetensorsHeader));
   }
   std::string size;

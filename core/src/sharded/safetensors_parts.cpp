@@ -26,7 +26,7 @@ Result<std::string> text_of(const std::filesystem::path& file) {
   struct stat status {};
   if (::fstat(fd->get(), &status) != 0) return tl::unexpected<Error>(file_error(errno, "read", file));
   if (static_cast<uint64_t>(status.st_size) > kMostSafetensorsHeader) {
-    return failed(Status::kDataLoss, fmt::format("{} has {} bytes, an index at most {}; it is another file",
+    return failed(Status::kDataLoss, fmt::format("{} has {} bytes, but an index has at most {}; it is another file",
                                                  file.string(), status.st_size, kMostSafetensorsHeader));
   }
   std::string text(static_cast<size_t>(status.st_size), '\0');
@@ -39,8 +39,9 @@ Result<std::string> text_of(const std::filesystem::path& file) {
 }
 
 tl::unexpected<Error> no_index(const std::filesystem::path& file, std::string_view reason) {
-  return failed(Status::kDataLoss, fmt::format("{} is no index of .safetensors files: {}; write or download it again",
-                                               file.string(), reason));
+  return failed(
+      Status::kDataLoss,
+      fmt::format("{} is not an index of .safetensors files: {}; write or download it again", file.string(), reason));
 }
 
 /// A part lies beside its index.
@@ -53,16 +54,16 @@ bool is_plain_name(const std::string& name) {
 Result<std::map<std::string, std::vector<std::string>>> parts_in(const std::filesystem::path& file) {
   const Result<std::string> text = text_of(file);
   if (!text) return tl::unexpected<Error>(text.error());
-  if (nests_deeper(*text, kMostDepth)) return no_index(file, "it nests too deep");
+  if (nests_deeper(*text, kMostDepth)) return no_index(file, "it nests too deeply");
   const nlohmann::json parsed = nlohmann::json::parse(*text, nullptr, false);
-  if (parsed.is_discarded()) return no_index(file, "it is no JSON");
+  if (parsed.is_discarded()) return no_index(file, "it is not JSON");
   const auto map = parsed.is_object() ? parsed.find("weight_map") : parsed.end();
   if (map == parsed.end() || !map->is_object()) return no_index(file, "it has no \"weight_map\"");
   std::map<std::string, std::vector<std::string>> parts;
   for (const auto& item : map->items()) {
     const bool is_name = item.value().is_string() && is_plain_name(item.value().get_ref<const std::string&>());
     if (!is_name) {
-      return no_index(file, fmt::format("the part of '{}' is no name of a file beside it", printable(item.key())));
+      return no_index(file, fmt::format("the part of '{}' is not the name of a file beside it", printable(item.key())));
     }
     parts[item.value().get<std::string>()].push_back(item.key());
   }
@@ -78,10 +79,10 @@ Result<SafetensorsParts> SafetensorsParts::open(const std::filesystem::path& pat
     file = path / kSafetensorsIndex;
     if (!std::filesystem::exists(file, absent)) file = path / kOnlyPart;
     if (!std::filesystem::exists(file, absent)) {
-      return failed(
-          Status::kNotFound,
-          fmt::format("{} has neither {} nor {}; name the file itself", path.string(), kSafetensorsIndex, kOnlyPart),
-          ExitCode::kUsage);
+      return failed(Status::kNotFound,
+                    fmt::format("{} contains neither {} nor {}; name the file itself", path.string(), kSafetensorsIndex,
+                                kOnlyPart),
+                    ExitCode::kUsage);
     }
   }
   SafetensorsParts made;

@@ -128,7 +128,8 @@ ChunkId ShardArray::chunk_at(int32_t slot) const {
 
 detail::MemoryHandle ShardArray::handle() const {
   if (!place_.can_pass) {
-    throw Error(Status::kUnimplemented, "no process can map what this one owns: the device has no memory for that");
+    throw Error(Status::kUnimplemented,
+                "other processes cannot map the shards of this one: the device has no memory for that");
   }
   return {place_.accelerator, place_.device, memory_.pointer()};
 }

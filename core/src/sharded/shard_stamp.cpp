@@ -37,9 +37,9 @@ std::optional<StampHead> MappedShard::read_head() {
   stream_.copy(&head, at_ + value_bytes_, sizeof(head));
   stream_.synchronize();
   if (head.magic != StampHead::kMagic || head.version != StampHead::kVersion) {
-    throw Error(Status::kDataLoss, fmt::format("there is no stamp of a shard behind {} bytes of values, or one of "
-                                               "another version than {}",
-                                               value_bytes_, StampHead::kVersion));
+    throw Error(Status::kDataLoss,
+                fmt::format("there is no stamp of a shard after {} bytes of values, or it does not have version {}",
+                            value_bytes_, StampHead::kVersion));
   }
   if (head.step == kNoStep || head.check != head.seal()) return std::nullopt;
   return head;
@@ -51,9 +51,9 @@ std::optional<Stamp> MappedShard::read(void* to) {
   Result<FlatLayout> layout = FlatLayout::create(head->elements);
   if (!layout || layout->chunk_elements() != head->chunk_elements || head->chunks > uint64_t{FlatLayout::kMostChunks} ||
       head->chunks * static_cast<uint64_t>(head->chunk_elements) * sizeof(float) != value_bytes_) {
-    throw Error(Status::kDataLoss, fmt::format("the stamp of a shard is of {} chunks of {} elements, and {} bytes of "
-                                               "values lie before it",
-                                               head->chunks, head->chunk_elements, value_bytes_));
+    throw Error(Status::kDataLoss,
+                fmt::format("the stamp of a shard has {} chunks of {} elements, but {} bytes of values precede it",
+                            head->chunks, head->chunk_elements, value_bytes_));
   }
   Stamp made{*head, *layout, std::vector<StampEntry>(head->chunks)};
   if (!made.chunks.empty()) {
@@ -65,7 +65,7 @@ std::optional<Stamp> MappedShard::read(void* to) {
   const bool are_chunks = std::all_of(made.chunks.begin(), made.chunks.end(), [&](const StampEntry& one) {
     return one.chunk >= 0 && one.chunk < layout->chunks();
   });
-  if (!are_chunks) throw Error(Status::kDataLoss, "the stamp of a shard names chunks that the model does not have");
+  if (!are_chunks) throw Error(Status::kDataLoss, "the stamp of a shard names chunks that the model lacks");
   return made;
 }
 

@@ -38,7 +38,7 @@ class TraceRefusal : public Error {
 };
 
 TraceRefusal no_trace(const std::filesystem::path& file, std::string_view why) {
-  return {Status::kDataLoss, fmt::format("{} is no trace that `pliant run --trace` wrote: {}", file.string(), why),
+  return {Status::kDataLoss, fmt::format("{} is not a trace of `pliant run --trace`: {}", file.string(), why),
           ExitCode::kUsage};
 }
 
@@ -47,7 +47,7 @@ size_t place_of_word(const std::array<std::string_view, count>& words, const jso
   const auto& text = word.get_ref<const std::string&>();
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<size_t>(found - words.begin());
-  throw Error(Status::kDataLoss, fmt::format("\"{}\" is not known here", printable(text)));
+  throw Error(Status::kDataLoss, fmt::format("\"{}\" is unknown", printable(text)));
 }
 
 /// What a parser has come across of a trace.
@@ -68,7 +68,7 @@ class TraceReading {
     if (event != Event::object_end) return true;
     if (depth == 1 && key_ == "model") {
       // Events before it would be of no model, and those of one before it of another.
-      if (has_events_ || trace_.model) throw no_trace(file_, "its \"model\" comes behind its events, or twice");
+      if (has_events_ || trace_.model) throw no_trace(file_, "its \"model\" comes after its events, or twice");
       for (auto& [name, rows] : rows_of_model_) parsed[name] = std::move(rows);
       trace_.model = model_from_json(parsed);
       number_parameters();
@@ -103,11 +103,12 @@ class TraceReading {
     has_schema_ = text == kTraceSchema;
     if (has_schema_) return;
     if (text.starts_with(kSchemaStem)) {
-      throw TraceRefusal(Status::kUnimplemented,
-                         fmt::format("{} is a trace of the form {}, and this version of Pliant reads {}; read it with "
-                                     "the version that wrote it",
-                                     file_.string(), printable(text), kTraceSchema),
-                         ExitCode::kUsage);
+      throw TraceRefusal(
+          Status::kUnimplemented,
+          fmt::format(
+              "{} is a trace of format {}, but this version of Pliant reads {}; read it with the version that wrote it",
+              file_.string(), printable(text), kTraceSchema),
+          ExitCode::kUsage);
     }
     throw no_trace(file_, fmt::format("its \"schema\" is not {}", kTraceSchema));
   }
@@ -163,7 +164,8 @@ class TraceReading {
     const double began = event.at("ts").get<double>() * 1000;
     const double lasted = event.at("dur").get<double>() * 1000;
     constexpr double kMost = 9e15;  // nanoseconds that a double tells apart
-    if (!(std::abs(began) < kMost && std::abs(lasted) < kMost)) throw Error(Status::kDataLoss, "its times are none");
+    if (!(std::abs(began) < kMost && std::abs(lasted) < kMost))
+      throw Error(Status::kDataLoss, "its times are not valid");
     const double begin = std::round(began);
     to.began = begin / 1000;
     to.ended = (begin + std::round(lasted)) / 1000;
@@ -183,7 +185,8 @@ class TraceReading {
       throw Error(Status::kDataLoss, fmt::format("its pass is over {} micro-batches", made.micro_batches));
     const bool is_visit = made.kind == TracedCall::Kind::kEnter || made.kind == TracedCall::Kind::kLeave;
     const bool is_known = made.module && trace_.model && *made.module < trace_.model->modules().size();
-    if ((is_visit || made.module) && !is_known) throw Error(Status::kDataLoss, "it names no module of the model");
+    if ((is_visit || made.module) && !is_known)
+      throw Error(Status::kDataLoss, "it does not name a module of the model");
     for (const json& action : args.at("actions")) made.actions.push_back(action_of(action));
     return made;
   }
@@ -195,7 +198,7 @@ class TraceReading {
     const json* const parameter = find(object, "parameter");
     made.parameter = parameter == nullptr ? PLIANT_NO_PARAMETER : parameter_of(*parameter);
     if (parameter == nullptr && moves_parameter(made.kind))
-      throw Error(Status::kDataLoss, fmt::format("its action {} names no parameter", printable(word.dump())));
+      throw Error(Status::kDataLoss, fmt::format("its action {} does not name a parameter", printable(word.dump())));
     made.group = number_or<uint32_t>(object, "group", 0);
     made.flags =
         object.value("ahead", false) ? uint32_t{PLIANT_ACTION_PREFETCH} : number_or<uint32_t>(object, "flags", 0);
@@ -244,7 +247,7 @@ class TraceReading {
         std::all_of(rank.waits.begin(), rank.waits.end(), is_there)) {
       return;
     }
-    throw no_trace(file_, fmt::format("rank {} of generation {} has transfers or waits of calls that it did not make",
+    throw no_trace(file_, fmt::format("rank {} of generation {} has transfers or waits for calls that it did not make",
                                       rank.rank, rank.generation));
   }
 
@@ -280,7 +283,7 @@ Result<TraceFile> read_trace(const std::filesystem::path& file) {
   if (!read) return failed(std::move(read));
   const std::string_view text = (*read)->bytes();
   if (text.empty()) return tl::unexpected<Error>(no_trace(file, "it is empty"));
-  if (nests_deeper(text, kDeepestTrace)) return tl::unexpected<Error>(no_trace(file, "it nests too deep"));
+  if (nests_deeper(text, kDeepestTrace)) return tl::unexpected<Error>(no_trace(file, "it nests too deeply"));
   TraceReading reading(file);
   try {
     const json root = json::parse(text, [&reading](int depth, json::parse_event_t event, json& parsed) {
@@ -296,7 +299,7 @@ Result<TraceFile> read_trace(const std::filesystem::path& file) {
   } catch (const Error& error) {
     return tl::unexpected<Error>(no_trace(file, reading.place() + error.message()));
   } catch (const std::bad_alloc&) {
-    return failed(Status::kResourceExhausted, fmt::format("there is no memory for the trace {}", file.string()));
+    return failed(Status::kResourceExhausted, fmt::format("no memory for the trace {}", file.string()));
   }
 }
 

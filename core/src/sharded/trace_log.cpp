@@ -352,7 +352,7 @@ class LogReading {
 };
 
 tl::unexpected<Error> no_log(const std::filesystem::path& file) {
-  return failed(Status::kDataLoss, fmt::format("{} is not what a worker recorded for a trace", file.string()));
+  return failed(Status::kDataLoss, fmt::format("{} is not a worker's record for a trace", file.string()));
 }
 
 }  // namespace
@@ -389,7 +389,7 @@ Result<TraceFile> read_trace_log(const std::filesystem::path& file, int64_t work
     }
     return reading.finish(word(2) != 0);
   } catch (const std::bad_alloc&) {
-    return failed(Status::kResourceExhausted, fmt::format("there is no memory for {}", file.string()));
+    return failed(Status::kResourceExhausted, fmt::format("no memory for {}", file.string()));
   } catch (const std::exception&) {  // its model is none
     return no_log(file);
   }

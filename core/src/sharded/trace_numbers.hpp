@@ -15,7 +15,7 @@ Number whole_number(const nlohmann::json& value) {
   const bool fits = value.is_number_unsigned()
                         ? std::in_range<Number>(value.get<uint64_t>())
                         : value.is_number_integer() && std::in_range<Number>(value.get<int64_t>());
-  if (!fits) throw Error(Status::kDataLoss, "a number in it is not whole, or too large");
+  if (!fits) throw Error(Status::kDataLoss, "a number in it is not whole or is too large");
   return value.get<Number>();
 }
 

@@ -83,7 +83,7 @@ class WaitReader {
     }
     const size_t transfer = latest_[static_cast<size_t>(longest->of)][longest->parameter];
     if (transfer == kNoTransfer) {
-      made.why = "what it waited for is not in the trace";
+      made.why = "the cause is not in the trace";
     } else {
       std::tie(made.cause, made.why) = cause_of(*longest, transfer);
     }
@@ -98,7 +98,7 @@ class WaitReader {
     if (Cause late = of_other_ranks(wait, number); late.first == WaitCause::kOtherRank) return late;
     if (wait.of == TracedTransfer::Kind::kReduce) {
       const std::string& module = owner_of(wait.parameter, rank_.calls[gather.call]);
-      return {WaitCause::kGradients, fmt::format("the gradients of {} were on their way", module)};
+      return {WaitCause::kGradients, fmt::format("gradients of {} were being sent", module)};
     }
     const bool is_by_demand = gather.call == wait.call;
     if (is_by_demand && gathers_ahead_ && orders_.left_at(wait.call)) return without_order(wait);
@@ -110,7 +110,7 @@ class WaitReader {
     const double behind = idle_before(number);
     if (behind >= most) {
       return {WaitCause::kAfterProgram,
-              fmt::format("its gather stood {} behind work of the program", milliseconds_text(behind))};
+              fmt::format("its gather waited {} for work of the program", milliseconds_text(behind))};
     }
     return {WaitCause::kTransfer,
             fmt::format("its gather took {} and began {} before", milliseconds_text(gather.ended - gather.began),
@@ -119,16 +119,16 @@ class WaitReader {
 
   [[nodiscard]] Cause without_order(const TracedWait& wait) const {
     const size_t left = *orders_.left_at(wait.call);
-    if (orders_.is_first(left)) return {WaitCause::kNoTrace, "gathered by demand: no trace of this order yet"};
-    return {WaitCause::kLeftTrace, fmt::format("gathered by demand: the pass left its trace at {}",
+    if (orders_.is_first(left)) return {WaitCause::kNoTrace, "gathered on demand: no trace of this order yet"};
+    return {WaitCause::kLeftTrace, fmt::format("gathered on demand: the pass left its trace at {}",
                                                model_.modules()[*rank_.calls[left].module].name)};
   }
 
   [[nodiscard]] Cause by_demand(const TracedTransfer& gather) const {
-    return {WaitCause::kOnDemand,
-            gathers_ahead_ ? fmt::format("gathered by demand, in {}, though the order was known",
-                                         milliseconds_text(gather.ended - gather.began))
-                           : fmt::format("gathered by demand: {} gathers nothing ahead", trace_.coordinator)};
+    return {WaitCause::kOnDemand, gathers_ahead_
+                                      ? fmt::format("gathered on demand, in {}, although the order was known",
+                                                    milliseconds_text(gather.ended - gather.began))
+                                      : fmt::format("gathered on demand: {} does not prefetch", trace_.coordinator)};
   }
 
   /// The latest other rank, where it made most of the wait.
@@ -146,7 +146,7 @@ class WaitReader {
     }
     if (who == nullptr || latest - std::max(gather.began, wait.began) < kMostOfIt * (wait.ended - wait.began))
       return {};
-    return {WaitCause::kOtherRank, fmt::format("rank {} came to the {} {} later than this one", who->rank,
+    return {WaitCause::kOtherRank, fmt::format("rank {} reached the {} {} later than this one", who->rank,
                                                words_of_kind(gather.kind), milliseconds_text(latest - gather.began))};
   }
 
@@ -207,7 +207,7 @@ class WaitReader {
       if (is_larger(parameter, largest)) largest = parameter;
     }
     const std::string of = largest == PLIANT_NO_PARAMETER ? "nothing" : owner_of(largest, rank_.calls[one.call]);
-    return {WaitCause::kExchangeBusy, fmt::format("exchange busy for {}, the longest with the {} of {}",
+    return {WaitCause::kExchangeBusy, fmt::format("exchange busy for {}, longest with the {} of {}",
                                                   milliseconds_text(busy.all), words_of_kind(one.kind), of)};
   }
 
@@ -234,15 +234,15 @@ struct CauseWords {
   const char* words;
 };
 constexpr CauseWords kCauseWords[kWaitCauses] = {
-    {"no_trace", "by demand, no trace yet"},
-    {"left_trace", "by demand, the trace was left"},
-    {"on_demand", "by demand"},
+    {"no_trace", "on demand, no trace yet"},
+    {"left_trace", "on demand, trace left"},
+    {"on_demand", "on demand"},
     {"budget_full", "budget full"},
     {"exchange_busy", "exchange busy"},
     {"after_program", "behind work of the program"},
-    {"other_rank", "another rank was later"},
+    {"other_rank", "another rank was late"},
     {"transfer", "the gather itself"},
-    {"gradients", "gradients on their way"},
+    {"gradients", "gradients being sent"},
     {"not_recorded", "not in the trace"},
 };
 

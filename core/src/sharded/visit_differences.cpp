@@ -104,9 +104,9 @@ std::string words_at(const std::vector<RankOfPage>& ranks, uint64_t place, bool 
       number = std::max<uint64_t>(number, visit->number);
       side.words = rank.page->words(*visit);
     } else if (is_there) {
-      side.words = "visited more than can be looked up";
+      side.words = "made more visits than are recorded";
     } else {
-      side.words = all_done ? "visited nothing more" : "had not come so far";
+      side.words = all_done ? "made no more visits" : "had made fewer visits";
       side.is_behind = !all_done;
     }
   }
@@ -117,7 +117,7 @@ std::string words_at(const std::vector<RankOfPage>& ranks, uint64_t place, bool 
       });
   if (!is_first) {
     std::erase_if(sides, [](const Side& side) { return side.is_behind; });
-    return fmt::format("{} before visit {}, further back than can be looked up", words_of_parted(sides), number);
+    return fmt::format("{} before visit {}, which is no longer recorded", words_of_parted(sides), number);
   }
   std::string text;
   for (const Side& side : sides) {

@@ -146,7 +146,7 @@ Result<VisitReader> VisitReader::open(const std::filesystem::path& file) {
   struct stat status {};
   if (::fstat(fd->get(), &status) != 0) return tl::unexpected<Error>(file_error(errno, "read", file));
   const auto no_page = [&file] {
-    return failed(Status::kDataLoss, fmt::format("{} is no page of visits", file.string()));
+    return failed(Status::kDataLoss, fmt::format("{} is not a visit page", file.string()));
   };
   const auto bytes = static_cast<uint64_t>(status.st_size);
   VisitReader made;
@@ -237,9 +237,9 @@ std::string VisitReader::words(const Visited& visit) const {
     case Visited::Kind::kMicroBatch:
       return fmt::format("began micro-batch {} of its pass after {} visits", visit.what, visit.number);
     case Visited::Kind::kModel:
-      return fmt::format("began a pass with its modules as set_parameters left them (digest {:08x})", visit.what);
+      return fmt::format("began a pass with modules changed by set_parameters (digest {:08x})", visit.what);
     case Visited::Kind::kCommit:
-      return fmt::format("came to Step::commit after {} visits", visit.number);
+      return fmt::format("reached Step::commit after {} visits", visit.number);
     default:
       break;
   }

@@ -61,8 +61,8 @@ WholeMemory::WholeMemory(const Accelerator& accelerator, int32_t device, Stream&
   } catch (const Error& error) {
     if (error.status() != Status::kResourceExhausted) throw;
     throw Error(Status::kResourceExhausted,
-                fmt::format("[coordinator] budget = {} is more than the device has left ({}); set it lower", budget,
-                            error.message()),
+                fmt::format("[coordinator] budget = {} is more than the free memory of the device ({}); lower it",
+                            budget, error.message()),
                 ExitCode::kUsage);
   }
 }
@@ -80,14 +80,14 @@ WholePiece WholeMemory::take(uint64_t bytes, const WholePurpose& what, const Who
           .about("budget");
     };
     if (piece.bytes_ > budget_ - std::min(budget_, taken_)) {
-      refuse(taken_ == 0 ? std::string() : fmt::format(", and {} are taken", taken_));
+      refuse(taken_ == 0 ? std::string() : fmt::format(", and {} are in use", taken_));
     }
     try {
       piece.of_arena_ = place.byte ? ArenaBuffer::at(*arena_, on, *place.byte, piece.bytes_)
                                    : ArenaBuffer(*arena_, on, piece.bytes_, place.side);
     } catch (const Error& error) {
       if (error.status() != Status::kResourceExhausted) throw;
-      refuse(fmt::format(" {}; {} are taken, and the largest gap has {}",
+      refuse(fmt::format(" {}; {} are in use, and the largest gap has {}",
                          place.byte ? fmt::format("at byte {}", *place.byte) : "in one piece", taken_,
                          arena_->largest_free_bytes()));
     }

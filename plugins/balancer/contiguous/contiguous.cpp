@@ -14,4 +14,4 @@ struct Contiguous {
 
 }  // namespace
 
-PLIANT_BALANCER(Contiguous, "contiguous", "0.1.0", "Each rank computes a run of consecutive rows, whatever they cost")
+PLIANT_BALANCER(Contiguous, "contiguous", "0.1.0", "Consecutive rows for each rank, regardless of their cost")

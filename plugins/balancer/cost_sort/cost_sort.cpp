@@ -11,7 +11,8 @@ struct CostSort {
 
   static void options(sdk::Options<CostSort>& o) {
     o.add("window", &CostSort::window,
-          "Sort the blocks of so many micro-batches a rank at once, in the order of the batch; 0 = all of the batch.")
+          "Sort the blocks of this many micro-batches per rank at a time, in the order of the batch; 0 = the whole "
+          "batch.")
         .range(0, 1 << 20)
         .unit("micro-batches");
   }
@@ -23,4 +24,4 @@ struct CostSort {
 
 }  // namespace
 
-PLIANT_BALANCER(CostSort, "cost_sort", "0.1.0", "Gives all ranks blocks of like cost at the same time")
+PLIANT_BALANCER(CostSort, "cost_sort", "0.1.0", "Blocks of similar cost for all ranks at the same time")

@@ -15,7 +15,7 @@ struct KarmarkarKarp {
 
   static void options(sdk::Options<KarmarkarKarp>& o) {
     o.add("equal_counts", &KarmarkarKarp::equal_counts,
-          "Give every rank as many blocks as sharing them out evenly would, up to one; false = only the work counts.");
+          "Give all ranks the same number of blocks, up to a difference of one; false = balance only the work.");
   }
 
   [[nodiscard]] sdk::Balance balance(const sdk::BalanceRequest& request) const {
@@ -37,4 +37,4 @@ struct KarmarkarKarp {
 
 }  // namespace
 
-PLIANT_BALANCER(KarmarkarKarp, "karmarkar_karp", "0.1.0", "Largest differencing: the most even work of all")
+PLIANT_BALANCER(KarmarkarKarp, "karmarkar_karp", "0.1.0", "Largest differencing: the most even work of all balancers")

@@ -11,7 +11,7 @@ struct Lpt {
 
   static void options(sdk::Options<Lpt>& o) {
     o.add("equal_counts", &Lpt::equal_counts,
-          "Give every rank as many blocks as sharing them out evenly would, up to one; false = only the work counts.");
+          "Give all ranks the same number of blocks, up to a difference of one; false = balance only the work.");
   }
 
   [[nodiscard]] sdk::Balance balance(const sdk::BalanceRequest& request) const {
@@ -21,4 +21,5 @@ struct Lpt {
 
 }  // namespace
 
-PLIANT_BALANCER(Lpt, "lpt", "0.1.0", "Longest processing time first: the costliest block left to the idlest rank")
+PLIANT_BALANCER(Lpt, "lpt", "0.1.0",
+                "Longest processing time first: the costliest remaining block goes to the rank with the least work")

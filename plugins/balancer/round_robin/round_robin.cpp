@@ -14,4 +14,4 @@ struct RoundRobin {
 
 }  // namespace
 
-PLIANT_BALANCER(RoundRobin, "round_robin", "0.1.0", "Blocks go to the ranks in turn, whatever they cost")
+PLIANT_BALANCER(RoundRobin, "round_robin", "0.1.0", "Blocks go to the ranks in turn, regardless of their cost")

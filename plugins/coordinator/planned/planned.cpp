@@ -15,26 +15,25 @@ struct Planned {
   int64_t reduce_bucket = int64_t{1} << 20U;
 
   static void options(sdk::Options<Planned>& table) {
-    table
-        .add("ahead", &Planned::ahead, "Gathers that may be on their way before the visits that they are for; 0: none.")
+    table.add("ahead", &Planned::ahead, "Most prefetches in flight at once; 0 = no prefetch.")
         .at_least(0)
         .unit("gathers");
     table
         .add("gather_bucket", &Planned::gather_bucket,
-             "What visits behind each other use is gathered ahead together until it has so many bytes, or is for 16 "
-             "visits; what is next goes alone. 0: one gather a visit.")
+             "Prefetches of successive visits are merged into one gather until it has this many bytes or serves 16 "
+             "visits; the next visit's gather stays alone. 0 = one gather per visit.")
         .at_least(0)
         .unit("bytes");
     table
         .add("traces", &Planned::traces,
-             "Orders of visits that are known at once, of passes with gradients and of others each; the one not seen "
-             "for longest goes first.")
+             "Number of visit orders to remember, separately for passes with and without gradients; the least recently "
+             "seen order is dropped first.")
         .range(1, 4096)
         .unit("traces");
     table
         .add("reduce_bucket", &Planned::reduce_bucket,
-             "Complete gradients are collected until they have so many bytes, and leave together; fewer where a budget "
-             "leaves no room for that.")
+             "Complete gradients are collected until they have this many bytes and are then reduced together; fewer "
+             "bytes if the budget leaves no room.")
         .at_least(0)
         .unit("bytes");
   }
@@ -66,4 +65,4 @@ struct Planned {
 }  // namespace pliant::coordinator::planned
 
 PLIANT_COORDINATOR(pliant::coordinator::planned::Planned, "planned", "0.1.0",
-                   "Knows the passes it has seen, gathers ahead, and keeps its budget")
+                   "Learns the passes of the program, prefetches parameters, and keeps its budget")

@@ -167,7 +167,7 @@ void Planner::reduce(std::span<const uint32_t> complete, sdk::Actions& actions) 
 }
 
 void Planner::decide(Call call, sdk::Actions& actions) {
-  if (!in_pass_) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "a module is visited outside of a pass");
+  if (!in_pass_) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "a module is visited outside a pass");
   const Moment now = now_.calls.size();
   digest_.add(call);
   now_.calls.push_back(call);
@@ -205,7 +205,7 @@ void Planner::leave_plan() {
 }
 
 void Planner::end_pass(sdk::Actions& actions) {
-  if (!std::exchange(in_pass_, false)) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "a pass ends that did not begin");
+  if (!std::exchange(in_pass_, false)) throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "a pass ends that was not begun");
   if (plan_ != nullptr && next_ == plan_->trace->calls.size()) {
     const uint32_t begin = plan_->answers[next_].end;
     actions.append({plan_->actions.data() + begin, plan_->answers[next_ + 1].end - begin});
@@ -281,7 +281,7 @@ void Planner::save(sdk::Writer& out) const {
 
 void Planner::load(sdk::Reader& in) {
   if (in.value<uint64_t>() != kFormat) {
-    throw sdk::Failure(PLIANT_DATA_LOSS, "what was kept is of another version, or damaged");
+    throw sdk::Failure(PLIANT_DATA_LOSS, "the saved state has another version or is damaged");
   }
   TraceSet traces(options_.traces);
   traces.load(in, layout_ == nullptr ? 0 : layout_->model().modules.size());
@@ -290,7 +290,7 @@ void Planner::load(sdk::Reader& in) {
   const uint32_t misses = std::min(in.value<uint32_t>(), kMostMisses);
   const auto count = in.value<uint64_t>();
   if (count != 0 && (layout_ == nullptr || count != layout_->parameters())) {
-    throw sdk::Failure(PLIANT_DATA_LOSS, "what was kept is of another model, or damaged");
+    throw sdk::Failure(PLIANT_DATA_LOSS, "the saved state belongs to another model or is damaged");
   }
   std::vector<uint64_t> costs(static_cast<size_t>(count));
   in.bytes(costs.data(), costs.size() * sizeof(uint64_t));

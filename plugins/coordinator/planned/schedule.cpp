@@ -184,8 +184,7 @@ void Schedule::refuse(uint32_t parameter, uint32_t module) const {
                      "[coordinator] budget = " + std::to_string(model.budget) +
                          " is too small: " + model.name_of_parameter(parameter) + " of " +
                          model.name_of_module(module) + " needs " + std::to_string(layout_->bytes(parameter)) +
-                         " bytes in one piece beside what modules use that are entered, and beside their gradients; "
-                         "raise it",
+                         " bytes in one piece besides the parameters of entered modules and their gradients; raise it",
                      "budget");
 }
 
@@ -208,7 +207,7 @@ void Schedule::make_way_for_gradients(uint64_t depth, sdk::Actions& actions) {
                      "[coordinator] budget = " + std::to_string(budget) + " is too small: gradients need " +
                          std::to_string(depth) + " bytes" +
                          (room_.end_of_fixed() == 0 ? std::string()
-                                                    : " beside the " + std::to_string(room_.end_of_fixed()) +
+                                                    : " besides the " + std::to_string(room_.end_of_fixed()) +
                                                           " of modules that are entered") +
                          "; raise it",
                      "budget");

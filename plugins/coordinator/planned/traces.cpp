@@ -90,7 +90,7 @@ void TraceSet::save(sdk::Writer& out) const {
 void TraceSet::load(sdk::Reader& in, size_t modules) {
   clear();
   const auto refuse = [](bool is_right) {
-    if (!is_right) throw sdk::Failure(PLIANT_DATA_LOSS, "what was kept is of another model, or damaged");
+    if (!is_right) throw sdk::Failure(PLIANT_DATA_LOSS, "the saved state belongs to another model or is damaged");
   };
   last_id_ = in.value<TraceId>();
   const auto count = in.value<uint64_t>();

@@ -8,13 +8,14 @@ namespace pliant::coordinator::zero3 {
 void Schedule::refuse_second_gather(uint32_t parameter) {
   throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
                      "parameter " + std::to_string(parameter) +
-                         " was released before its own wait and is gathered once more; set strict = true");
+                         " was released before its own wait and is gathered again; set strict = true");
 }
 
 void Schedule::refuse_empty(uint32_t parameter) {
-  throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
-                     "parameter " + std::to_string(parameter) +
-                         " has no elements, and version head does not gather such a one alone; set strict = true");
+  throw sdk::Failure(
+      PLIANT_INVALID_ARGUMENT,
+      "parameter " + std::to_string(parameter) +
+          " has no elements, and version head does not gather an empty parameter alone; set strict = true");
 }
 
 void Schedule::gather(Numbers parameters, sdk::Actions& actions) {

@@ -20,7 +20,7 @@ Schedule::Schedule(const sdk::Model& model, const ScheduleOptions& options)
       layout_(model, options.strict),
       parameters_(model.parameters),
       entered_(model.modules.size()) {
-  sdk::require(options.head || !layout_.has_leaves(), "version seed knows no leaf modules", "version");
+  sdk::require(options.head || !layout_.has_leaves(), "version seed does not support leaf modules", "version");
   for (const uint32_t parameter : layout_.persistent(options.persistence, model.parameters)) {
     parameters_.make_persistent(parameter);
   }
@@ -98,8 +98,9 @@ void Schedule::leave(const sdk::Visit& visit, sdk::Actions& actions) {
   const ModuleUse& use = layout_.use(module);
   Decision* decision = mode_ == Mode::kComplete ? &decide(module, use) : nullptr;
   if (visit.backward && options_.head) {
-    sdk::require(!backward_.empty(),
-                 [&] { return "module " + std::to_string(module) + " is left in backward, and none was entered"; });
+    sdk::require(!backward_.empty(), [&] {
+      return "module " + std::to_string(module) + " is left in backward, but no module was entered";
+    });
     if (!entered.recomputed.empty()) leave_recomputed(module, decision, actions);
     forget_backward(module);
   }

@@ -29,7 +29,7 @@ void Schedule::reset(sdk::Actions& actions) {
   if (!options_.head && !options_.strict && parameters_.registered() > 0) {
     throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
                        std::to_string(parameters_.registered()) +
-                           " parameters are still on their way at the end of a pass; set strict = true");
+                           " parameters are still being gathered at the end of a pass; set strict = true");
   }
   clean_up(actions);
   if (mode_ == Mode::kRecording) {
@@ -130,7 +130,7 @@ void Schedule::release_all_in_model_order(sdk::Actions& actions) {
     if (parameters_.registered(parameter)) {
       throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
                          "parameter " + std::to_string(parameter) +
-                             " is still on its way when everything is released; set strict = true");
+                             " is still being gathered when everything is released; set strict = true");
     }
     parameters_.remove_users(parameter);
     release(parameter, actions);

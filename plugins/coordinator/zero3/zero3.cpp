@@ -28,22 +28,22 @@ struct Zero3 {
     add_limits(table);
     table
         .add("offload_param_device", &Zero3::offload_param_device,
-             "Where shards lie between their uses: \"nvme\" has them loaded ahead of their gather. No tier of this "
-             "version can do that yet, so that it is refused before a job begins.")
+             "Where shards are kept between uses: \"nvme\" loads them before their gather. This version has no tier "
+             "that can do that, so \"nvme\" is refused before a job begins.")
         .choices({"none", "nvme"});
     table
         .add("offload_param_buffer_count", &Zero3::offload_param_buffer_count,
-             "Shards that may be on the device at once, loaded and not yet released, with \"nvme\".")
+             "With \"nvme\": most shards on the device at once, loaded and not yet released.")
         .at_least(1)
         .unit("buffers");
     table
         .add("version", &Zero3::version,
-             "Which DeepSpeed decides: \"head\" that of August 2026, \"seed\" that of April 2023, which begins to "
-             "record at once, resets when a pass ends and knows no leaf modules.")
+             "Which DeepSpeed version to follow: \"head\" is that of August 2026; \"seed\" is that of April 2023, "
+             "which records from the first pass, resets when a pass ends and has no leaf modules.")
         .choices({"head", "seed"});
     table.add("strict", &Zero3::strict,
-              "Mend what DeepSpeed's schedule does wrong: what is counted as whole, what is remembered of an older "
-              "trace, limits that are passed; the whole list is in docs/reference/zero3-parity.md.");
+              "Fix the faults of DeepSpeed's schedule: what counts as gathered, leftovers of an older trace, exceeded "
+              "limits; docs/reference/zero3-parity.md lists them all.");
   }
 
   void set_model(const sdk::Model& model) {
@@ -63,8 +63,7 @@ struct Zero3 {
     if (offload_param_device != "nvme" || model.tiers > 0) return;
     throw sdk::Failure(
         PLIANT_UNIMPLEMENTED,
-        "offload_param_device = \"nvme\" keeps shards on a tier below the device, and there is none that "
-        "can do this; leave it out",
+        "offload_param_device = \"nvme\" needs a tier below the device, and this version has none; remove the option",
         "offload_param_device");
   }
   /// DeepSpeed counts elements, and its limits are soft.
@@ -73,7 +72,7 @@ struct Zero3 {
     for (const sdk::Parameter& one : model.parameters) bytes += one.bytes + one.gradient_bytes + one.received_bytes;
     if (model.budget == 0 || bytes <= model.budget) return;
     throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "keeps no budget of " + std::to_string(model.budget) +
-                                                       " bytes: the whole model and what gradients need have " +
+                                                       " bytes: the whole model and its gradients need " +
                                                        std::to_string(bytes) +
                                                        ". Its own limits are max_live_parameters and "
                                                        "max_reuse_distance, in elements; \"planned\" keeps a budget");
@@ -105,34 +104,33 @@ struct Zero3 {
  private:
   static void add_limits(sdk::Options<Zero3>& table) {
     table
-        .add("prefetch_bucket_size", &Zero3::prefetch_bucket_size,
-             "Elements that are gathered ahead of their visit at once; 0: none.")
+        .add("prefetch_bucket_size", &Zero3::prefetch_bucket_size, "Most elements prefetched at once; 0 = no prefetch.")
         .at_least(0)
         .unit("elements");
     table
         .add("max_live_parameters", &Zero3::max_live_parameters,
-             "Elements of whole parameters above which nothing is gathered ahead.")
+             "Number of gathered elements above which nothing is prefetched.")
         .at_least(0)
         .unit("elements");
     table
         .add("max_reuse_distance", &Zero3::max_reuse_distance,
-             "A parameter that is used again before this many elements were used is not released.")
+             "Do not release a parameter that is used again within this many elements.")
         .at_least(0)
         .unit("elements");
     table
         .add("param_persistence_threshold", &Zero3::param_persistence_threshold,
-             "Parameters of at most this size stay whole between their uses, in the order of the model, beside those "
-             "that the program marks; -1: only those.")
+             "Parameters of at most this many elements stay gathered between uses, in the order of the model, besides "
+             "those that the program marks; -1 = only the marked ones.")
         .at_least(kNoRule)
         .unit("elements");
     table
         .add("model_persistence_threshold", &Zero3::model_persistence_threshold,
-             "Elements that parameters which stay whole by param_persistence_threshold may have together.")
+             "Most elements in total of the parameters that stay gathered by param_persistence_threshold.")
         .at_least(0)
         .unit("elements");
     table
         .add("reduce_bucket_size", &Zero3::reduce_bucket_size,
-             "Elements of complete gradients that are collected before they are reduced together.")
+             "Number of elements of complete gradients to collect before they are reduced together.")
         .at_least(1)
         .unit("elements");
   }
@@ -145,4 +143,4 @@ struct Zero3 {
 }  // namespace pliant::coordinator::zero3
 
 PLIANT_COORDINATOR(pliant::coordinator::zero3::Zero3, "zero3", "0.1.0",
-                   "Gather, prefetch and release parameters as DeepSpeed's ZeRO stage 3 does")
+                   "Gathers, prefetches and releases parameters as DeepSpeed's ZeRO stage 3 does")

@@ -98,7 +98,7 @@ void require_sizes(const Found& found, const DeepSpeedOptions& options) {
   if (!found.sizes.empty()) return;
   throw sdk::Failure(PLIANT_OUT_OF_RANGE,
                      "no size from min_gpus " + std::to_string(options.min_gpus) + " to max_gpus " +
-                         std::to_string(options.max_gpus) + " can share a batch up to " +
+                         std::to_string(options.max_gpus) + " can divide a batch up to " +
                          std::to_string(options.max_train_batch_size) +
                          " rows evenly; widen the limits, or use = \"exact\" with the same max_train_batch_size and "
                          "micro_batch_sizes",
@@ -106,8 +106,8 @@ void require_sizes(const Found& found, const DeepSpeedOptions& options) {
 }
 
 std::string table_end_warning(int64_t batch) {
-  return "rule 0.1 scales by a table of numbers that ends at 720720, so the global batch stops growing at " +
-         std::to_string(batch) + " rows; strict = true goes on";
+  return "rule 0.1 scales by a table that ends at 720720, so the global batch stops growing at " +
+         std::to_string(batch) + " rows; strict = true continues";
 }
 
 int64_t largest_micro_batch(const std::vector<int64_t>& micro_batches, int64_t batch, int64_t world_size) {
@@ -144,8 +144,8 @@ void check_limits(const DeepSpeedOptions& options) {
 
 void check_world_size(int64_t world_size) {
   if (world_size >= 0) return;
-  throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "world size " + std::to_string(world_size) +
-                                                  " is negative; give at least 1, or 0 for none in particular");
+  throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
+                     "world size " + std::to_string(world_size) + " is negative; give at least 1, or 0 for any");
 }
 
 std::string not_valid(int64_t world_size, int64_t batch, const std::vector<int64_t>& sizes) {
@@ -168,7 +168,7 @@ int64_t micro_batch_at(const DeepSpeedOptions& options, int64_t world_size, int6
   if (micro == 0) {
     throw sdk::IncompatibleWorldSize("at world size " + std::to_string(world_size) + " a rank has " +
                                      std::to_string(batch / world_size) + " of " + std::to_string(batch) +
-                                     " rows, and none of micro_batch_sizes divides that");
+                                     " rows, which none of micro_batch_sizes divides");
   }
   return micro;
 }

@@ -32,30 +32,29 @@ void add_deepspeed_options(sdk::Options<Policy>& table) {
   };
   table
       .add("max_train_batch_size", of(&DeepSpeedOptions::max_train_batch_size),
-           "The largest global batch; the policy looks for the one at or below it that most world sizes can share.")
+           "The largest global batch; the policy chooses the batch at or below it that most world sizes divide.")
       .required()
       .at_least(1)
       .unit("rows");
   table
       .add("micro_batch_sizes", of(&DeepSpeedOptions::micro_batch_sizes),
-           "Rows that a rank may compute at once; each at most max_train_batch_size.")
+           "Numbers of rows that a rank can compute at once; each at most max_train_batch_size.")
       .required()
       .at_least(1)
       .elements(1, 0)
       .unit("rows");
-  table.add("min_gpus", of(&DeepSpeedOptions::min_gpus), "The smallest number of devices that the job may run on.")
+  table.add("min_gpus", of(&DeepSpeedOptions::min_gpus), "The smallest number of devices for the job.")
       .at_least(1)
       .unit("devices");
-  table.add("max_gpus", of(&DeepSpeedOptions::max_gpus), "The largest number of devices that the job may run on.")
+  table.add("max_gpus", of(&DeepSpeedOptions::max_gpus), "The largest number of devices for the job.")
       .at_least(1)
       .unit("devices");
   table.add("prefer_larger_batch", of(&DeepSpeedOptions::prefer_larger_batch),
-            "Among batches that equally many world sizes can share, take the larger one (false: the smaller one).");
+            "Of batches that the same number of world sizes divide, take the larger one (false = the smaller one).");
   add_min_time_option(table, of(&DeepSpeedOptions::min_time));
-  table.add(
-      "lcm_may_exceed_max", of(&DeepSpeedOptions::lcm_may_exceed_max),
-      "Let the least common multiple of the micro-batch sizes be the global batch even above max_train_batch_size, "
-      "as DeepSpeed did up to August 2026.");
+  table.add("lcm_may_exceed_max", of(&DeepSpeedOptions::lcm_may_exceed_max),
+            "Allow the least common multiple of the micro-batch sizes as the global batch even above "
+            "max_train_batch_size, as DeepSpeed did up to August 2026.");
 }
 
 /// The row of `strict`, whose meaning is the policy's own.

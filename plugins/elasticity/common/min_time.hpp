@@ -12,8 +12,8 @@ template <class Policy, class Member>
 void add_min_time_option(sdk::Options<Policy>& table, Member member) {
   table
       .add("min_time", member,
-           "The least time between two changes of the world size that nothing forces, such as the return of a lost "
-           "worker. The job keeps it; a death is answered at once.")
+           "Least time between two voluntary changes of the world size, such as the return of a lost worker. The death "
+           "of a worker is handled at once.")
       .at_least(0)
       .unit("minutes");
 }

@@ -42,55 +42,52 @@ struct PolicyExact {
         .unit("rows");
     table
         .add("micro_batch_sizes", &PolicyExact::micro_batch_sizes,
-             "Rows that a rank may compute at once. One of them is chosen, for all world sizes.")
+             "Numbers of rows that a rank can compute at once. One of them is chosen for all world sizes.")
         .required()
         .at_least(1)
         .elements(1, 0)
         .unit("rows");
-    table.add("min_gpus", &PolicyExact::min_gpus, "The smallest number of devices that the job may run on.")
+    table.add("min_gpus", &PolicyExact::min_gpus, "The smallest number of devices for the job.")
         .at_least(1)
         .unit("devices");
     table
         .add("max_gpus", &PolicyExact::max_gpus,
-             "The largest number of devices that the job may run on. More ranks than the batch has granules cannot be "
-             "used; unless the default stands here, a warning says where world sizes end.")
+             "The largest number of devices for the job. A batch cannot use more ranks than it has granules; if that "
+             "limits the world sizes and this option is set, a warning says so.")
         .at_least(1)
         .unit("devices");
     table
         .add("model_parallel_size", &PolicyExact::model_parallel_size,
-             "Devices behind one data-parallel rank; a world size counts ranks.")
+             "Devices per data-parallel rank; a world size counts ranks.")
         .at_least(1)
         .unit("devices");
-    table
-        .add("num_gpus_per_node", &PolicyExact::num_gpus_per_node,
-             "Devices of one node; matters only with whole_nodes.")
+    table.add("num_gpus_per_node", &PolicyExact::num_gpus_per_node, "Devices per node; used only with whole_nodes.")
         .at_least(1)
         .unit("devices");
     table.add("whole_nodes", &PolicyExact::whole_nodes,
-              "Only world sizes that fill whole nodes; model_parallel_size must divide num_gpus_per_node.");
+              "Allow only world sizes that fill whole nodes; model_parallel_size must divide num_gpus_per_node.");
     add_min_time_option(table, &PolicyExact::min_time);
     table
         .add("granule", &PolicyExact::granule,
-             "Rows that are never split between ranks; must divide every micro-batch size. 0 = their greatest common "
-             "divisor. Smaller granules waste less.")
+             "Number of rows that are never split between ranks; must divide every micro-batch size. 0 = their "
+             "greatest common divisor. Smaller granules waste less.")
         .at_least(0)
         .unit("rows");
     table
         .add("cost", &PolicyExact::cost,
-             "What the time of a rank grows with: rows = its rows, and the largest micro-batch is taken; calls = its "
-             "micro-batches, a half empty one included, as with fixed shapes. Then the search is done once for each "
-             "micro-batch size; for more than some 500 of them, or more than some 16 million times world sizes, the "
-             "largest batch and "
-             "micro-batch are taken.")
+             "What the time of a rank is proportional to: rows = its rows, so the largest micro-batch is used; calls = "
+             "its micro-batches, full or not, as with fixed shapes. With calls every micro-batch size is searched; "
+             "above some 500 sizes, or some 16 million sizes times world sizes, the largest batch and micro-batch are "
+             "used.")
         .choices({"rows", "calls"});
     table
         .add("weighted_sizes", &PolicyExact::weighted_sizes,
-             "World sizes that the job usually has; empty = all valid ones count the same.")
+             "World sizes that the job usually has; empty = all valid sizes have the same weight.")
         .at_least(1)
         .unit("ranks");
     table
         .add("weights", &PolicyExact::weights,
-             "How much of its time the job has each of weighted_sizes; empty = equally much.")
+             "Share of time that the job has each of weighted_sizes; empty = equal shares.")
         .range(1, 1000000);
   }
 
@@ -115,7 +112,7 @@ struct PolicyExact {
                  "weights weighted_sizes");
     sdk::require(weighted_sizes.size() <= static_cast<size_t>(kMostSizes),
                  "weighted_sizes has " + std::to_string(weighted_sizes.size()) + " elements; at most " +
-                     std::to_string(kMostSizes) + " are counted",
+                     std::to_string(kMostSizes) + " are allowed",
                  "weighted_sizes");
     choose();
     if (wanted_high_ > high_ && max_gpus != PolicyExact{}.max_gpus) host.warning(idle_devices_warning());
@@ -177,7 +174,7 @@ struct PolicyExact {
     high_ = std::min(wanted_high_, most_granules / step_ * step_);
     if (wanted_high_ < low_) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                         "no whole group of " + std::to_string(group) + " devices lies between " +
+                         "no multiple of " + std::to_string(group) + " devices lies between " +
                              std::to_string(min_gpus) + " and " + std::to_string(max_gpus),
                          "min_gpus max_gpus");
     }
@@ -249,7 +246,7 @@ struct PolicyExact {
     return "max_gpus " + std::to_string(max_gpus) + " gives room for " + std::to_string(wanted_high_) +
            " ranks, but a global batch of " + std::to_string(batch_) + " rows has only " +
            std::to_string(batch_ / granule) + " granules of " + std::to_string(granule) +
-           " rows to share out; world sizes end at " + std::to_string(high_);
+           " rows; the largest world size is " + std::to_string(high_);
   }
 
   [[nodiscard]] std::string refusal(int64_t size) const {
@@ -271,4 +268,4 @@ struct PolicyExact {
 }  // namespace pliant::elasticity
 
 PLIANT_ELASTICITY_POLICY(pliant::elasticity::PolicyExact, "exact", "0.1.0",
-                         "One global batch for every world size, by uneven shares")
+                         "One global batch for every world size, with uneven shares")

@@ -9,17 +9,17 @@ struct PolicyV01 : DeepSpeedOptions {
     add_deepspeed_options(table);
     table
         .add("model_parallel_size", static_cast<int64_t PolicyV01::*>(&DeepSpeedOptions::model_parallel_size),
-             "Devices behind one data-parallel rank: always 1 here, v0.2 knows more.")
+             "Devices per data-parallel rank: always 1 here; v0.2 supports more.")
         .range(1, 1)
         .unit("devices");
     table
         .add("num_gpus_per_node", static_cast<int64_t PolicyV01::*>(&DeepSpeedOptions::num_gpus_per_node),
-             "Devices of one node; v0.1 places no rank and ignores it.")
+             "Devices per node; v0.1 ignores it.")
         .at_least(1)
         .unit("devices");
     add_strict_option(table,
-                      "Mend two faults of the rule: above 720720 times a micro-batch the batch grows on, and a config "
-                      "that no world size can use is refused.");
+                      "Fix two faults of the rule: the batch keeps growing above 720720 times a micro-batch, and a "
+                      "config without a valid world size is refused.");
   }
 
   void start(const sdk::Host& host) {
@@ -47,7 +47,8 @@ struct PolicyV01 : DeepSpeedOptions {
     if (request.world_size > 0) {
       made.micro_batch = micro_batch_at(*this, request.world_size, found.batch, found.sizes);
     } else if (request.want_micro_batch) {
-      throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "the micro-batch of v0.1 depends on the world size; give one");
+      throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
+                         "the micro-batch of v0.1 depends on the world size; give a world size");
     }
     return made;
   }

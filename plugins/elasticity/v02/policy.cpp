@@ -36,19 +36,19 @@ struct PolicyV02 : DeepSpeedOptions {
     add_deepspeed_options(table);
     table
         .add("model_parallel_size", static_cast<int64_t PolicyV02::*>(&DeepSpeedOptions::model_parallel_size),
-             "Devices behind one data-parallel rank; must divide num_gpus_per_node.")
+             "Devices per data-parallel rank; must divide num_gpus_per_node.")
         .at_least(1)
         .unit("devices");
     table
         .add("num_gpus_per_node", static_cast<int64_t PolicyV02::*>(&DeepSpeedOptions::num_gpus_per_node),
-             "Devices of one node; the job grows and shrinks by whole nodes.")
+             "Devices per node; the job grows and shrinks by whole nodes.")
         .at_least(1)
         .unit("devices");
-    add_strict_option(
-        table,
-        "Mend the faults of the rule: a world size counts data-parallel ranks everywhere, the micro-batch divides the "
-        "share of a rank, whole nodes lie between min_gpus and max_gpus, the batch is the same at every world size, "
-        "other sizes are refused, WORLD_SIZE is not read, and the batch grows on above 720720 times a micro-batch.");
+    add_strict_option(table,
+                      "Fix the faults of the rule: a world size counts data-parallel ranks everywhere, the micro-batch "
+                      "divides the share of a rank, only whole nodes between min_gpus and max_gpus count, the batch is "
+                      "the same at every world size, other sizes are refused, WORLD_SIZE is not read, and the batch "
+                      "keeps growing above 720720 times a micro-batch.");
   }
 
   void start(const sdk::Host& host) {
@@ -74,10 +74,10 @@ struct PolicyV02 : DeepSpeedOptions {
     }
     if (answer.batch == 0) {
       host_.warning("no micro-batch fits max_train_batch_size " + std::to_string(max_train_batch_size) + " at " +
-                    std::to_string(devices) + " devices; rule 0.2 then answers a global batch of 0");
+                    std::to_string(devices) + " devices; rule 0.2 then returns a global batch of 0");
     } else if (made.micro_batch > answer.batch) {
       host_.warning("a global batch of " + std::to_string(answer.batch) + " has fewer rows than the " +
-                    std::to_string(devices) + " devices of its ranks; rule 0.2 then answers a micro-batch of " +
+                    std::to_string(devices) + " devices of its ranks; rule 0.2 then returns a micro-batch of " +
                     std::to_string(made.micro_batch) + ", more than the global batch");
     }
     return made;
@@ -92,7 +92,7 @@ struct PolicyV02 : DeepSpeedOptions {
     const std::string given = "'" + std::string(request.world_size_text.substr(0, 40)) + "'";
     sdk::require(request.has_world_size_text, wanted + "unset");
     sdk::require(text.valid, wanted + given + "; digits only");
-    sdk::require(!text.value, "v0.2 plans for the devices that exist, and WORLD_SIZE says that there are none");
+    sdk::require(!text.value, "v0.2 plans for the devices that exist, but WORLD_SIZE says that there are none");
     throw sdk::Failure(PLIANT_OUT_OF_RANGE, wanted + given + " and does not fit 63 bits");
   }
 
@@ -138,10 +138,10 @@ struct PolicyV02 : DeepSpeedOptions {
                        std::binary_search(nodes.sizes.begin(), nodes.sizes.end(), ranks / ranks_per_node);
     if (!whole) {
       Answer answer = fallback(devices, ranks_per_node);
-      host_.warning("rule 0.2 has no place for " + std::to_string(devices) + " devices in its plan of " +
+      host_.warning("rule 0.2 cannot place " + std::to_string(devices) + " devices in its plan of " +
                     std::to_string(checked_product(nodes.batch, ranks_per_node).value_or(INT64_MAX)) +
-                    " rows; it answers " + std::to_string(answer.batch) +
-                    " rows for this size alone, whatever min_gpus and max_gpus say; strict = true refuses");
+                    " rows; it returns " + std::to_string(answer.batch) +
+                    " rows for this size alone, ignoring min_gpus and max_gpus; strict = true refuses");
       return answer;
     }
     Answer answer;
@@ -169,7 +169,7 @@ struct PolicyV02 : DeepSpeedOptions {
     if (found.undecided) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE,
                          "no number of nodes from " + std::to_string(min_gpus) + " to " + std::to_string(max_gpus) +
-                             " devices can share any batch up to " + std::to_string(max_train_batch_size) +
+                             " devices can divide any batch up to " + std::to_string(max_train_batch_size) +
                              " rows; widen min_gpus and max_gpus",
                          "min_gpus max_gpus");
     }
@@ -182,16 +182,16 @@ struct PolicyV02 : DeepSpeedOptions {
     const auto node = [this] { return std::to_string(num_gpus_per_node) + " devices"; };
     if (high == 0) {
       host_.warning("max_gpus " + std::to_string(max_gpus) + " is less than a node of " + node() +
-                    "; rule 0.2 takes that for no limit; strict = true refuses");
+                    "; rule 0.2 treats that as no limit; strict = true refuses");
     }
     if (min_gpus > 1 && min_gpus % num_gpus_per_node != 0) {
-      host_.warning("min_gpus " + std::to_string(min_gpus) + " is no whole number of nodes of " + node() +
+      host_.warning("min_gpus " + std::to_string(min_gpus) + " is not a whole number of nodes of " + node() +
                     "; rule 0.2 rounds it down; strict = true rounds it up");
     }
     if (model_parallel_size > 1) {
       host_.warning(
-          "with model_parallel_size above 1 rule 0.2 mixes up devices and ranks: its world sizes count ranks, the one "
-          "that is asked for counts devices, and the micro-batch divides the share of a device; strict = true counts "
+          "with model_parallel_size above 1 rule 0.2 mixes up devices and ranks: its world sizes count ranks, the "
+          "requested one counts devices, and the micro-batch divides the share of a device; strict = true counts "
           "ranks");
     }
   }

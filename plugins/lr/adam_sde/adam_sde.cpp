@@ -18,25 +18,24 @@ struct AdamSde {
   bool clamp = false;
 
   static void options(Options<AdamSde>& o) {
-    o.add("clamp", &AdamSde::clamp,
-          "Let a beta stop at 0 where the batch asks for less, instead of refusing the batch.");
+    o.add("clamp", &AdamSde::clamp, "Clamp a beta at 0 if the batch needs less, instead of refusing the batch.");
   }
 
   [[nodiscard]] LrFacts facts() const {
-    return {
-        optimizers(Optimizer::kAdam, Optimizer::kAdamW),
-        "it is derived from the stochastic differential equation of Adam; use = \"linear\" suits sgd, use = \"sqrt\" "
-        "takes any optimizer"};
+    return {optimizers(Optimizer::kAdam, Optimizer::kAdamW),
+            "the rule follows from the stochastic differential equation of Adam; for sgd set use = \"linear\", for "
+            "other optimizers use = \"sqrt\""};
   }
 
   [[nodiscard]] double factor(const char* name, const std::optional<double>& beta, double ratio) const {
-    require(beta.has_value(), std::string("it changes ") + name + ": set [lr] " + name + " to what suits base_batch");
+    require(beta.has_value(),
+            std::string("it changes ") + name + ": set [lr] " + name + " to its value for base_batch");
     require(std::isfinite(*beta) && *beta >= 0 && *beta <= 1, std::string("[lr] ") + name + " must be 0 to 1");
     const double reach = ratio * (1 - *beta);
     if (reach < 1 - 1e-9) return ratio;  // 10 * (1 - 0.9) is a little below 1 in doubles
     if (clamp) return 1 / (1 - *beta);
-    throw Failure(PLIANT_OUT_OF_RANGE, "a batch of " + std::to_string(ratio) + " times the base asks for 1 - " + name +
-                                           " = " + std::to_string(reach) + ", and below 1 is needed: stay below " +
+    throw Failure(PLIANT_OUT_OF_RANGE, "a batch of " + std::to_string(ratio) + " times the base needs 1 - " + name +
+                                           " = " + std::to_string(reach) + ", which must be below 1: stay below " +
                                            std::to_string(1 / (1 - *beta)) + " times the base, or set clamp = true");
   }
 

@@ -23,10 +23,10 @@ struct AdaScale : pliant::lr::KeepsNoise<AdaScale> {
   double smoothing = 0;
 
   static void options(Options<AdaScale>& o) {
-    o.add("variant", &AdaScale::variant, "\"sgd\" as in the paper; \"adam\" takes the root of the gain.")
+    o.add("variant", &AdaScale::variant, "\"sgd\" = as in the paper; \"adam\" = use the square root of the gain.")
         .choices({"sgd", "adam"});
     o.add("smoothing", &AdaScale::smoothing,
-          "Part of the past that the averages keep at each step; 0 = 1 - k / 1000 for a batch of k times the base.")
+          "Decay of the moving averages per step; 0 = 1 - k / 1000 for a batch of k times the base.")
         .range(0.0, 0.9999999);
   }
 
@@ -36,9 +36,9 @@ struct AdaScale : pliant::lr::KeepsNoise<AdaScale> {
     const bool adam = variant == "adam";
     facts.optimizers = adam ? optimizers(Optimizer::kAdam, Optimizer::kAdamW)
                             : optimizers(Optimizer::kSgd, Optimizer::kSgdMomentum, Optimizer::kNesterov);
-    facts.reason = adam ? "variant = \"adam\" takes the root of the gain; variant = \"sgd\" suits sgd"
-                        : "its gain compares the variance of gradients, which a step of these optimizers is not "
-                          "proportional to; use = \"sqrt\" suits adam, and so does variant = \"adam\" of this rule";
+    facts.reason = adam ? "variant = \"adam\" uses the square root of the gain; set variant = \"sgd\" for sgd"
+                        : "its gain compares the variance of gradients, but the steps of these optimizers are not "
+                          "proportional to gradients; for adam set use = \"sqrt\" or variant = \"adam\" of this rule";
     return facts;
   }
 
@@ -68,4 +68,5 @@ struct AdaScale : pliant::lr::KeepsNoise<AdaScale> {
 
 }  // namespace
 
-PLIANT_LR_RULE(AdaScale, "adascale", "0.1.0", "lr = base_lr * gain, the measured worth of a batch in base batches")
+PLIANT_LR_RULE(AdaScale, "adascale", "0.1.0",
+               "lr = base_lr * gain, where the gain is the measured worth of a batch in base batches")

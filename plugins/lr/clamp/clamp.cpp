@@ -16,11 +16,9 @@ struct Clamp {
   std::optional<double> highest_lr;
 
   static void options(Options<Clamp>& o) {
-    o.add("lowest_factor", &Clamp::lowest_factor,
-          "The batch makes the rate at least this many times the scheduled one.")
+    o.add("lowest_factor", &Clamp::lowest_factor, "Lower bound of the batch's factor on the scheduled rate.")
         .range(0.0, 1e12);
-    o.add("highest_factor", &Clamp::highest_factor,
-          "The batch makes the rate at most this many times the scheduled one.")
+    o.add("highest_factor", &Clamp::highest_factor, "Upper bound of the batch's factor on the scheduled rate.")
         .range(0.0, 1e12);
     o.add("lowest_lr", &Clamp::lowest_lr, "The lowest rate.").range(0.0, 1e12);
     o.add("highest_lr", &Clamp::highest_lr, "The highest rate.").range(0.0, 1e12);

@@ -43,7 +43,7 @@ class NoiseAverage {
     next.weight_ = memory * weight_ + (1 - memory);
     if (!std::isfinite(next.g2_) || !std::isfinite(next.s_)) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE, "the squared gradient norms " + std::to_string(step.small_norm) +
-                                                  " and " + std::to_string(step.big_norm) + " are no finite numbers");
+                                                  " and " + std::to_string(step.big_norm) + " are not finite");
     }
     *this = next;
   }

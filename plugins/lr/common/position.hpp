@@ -9,15 +9,15 @@
 namespace pliant::lr {
 
 inline constexpr const char* kByDoc =
-    "What counts: \"progress\" in base batches, so that a schedule ends after the same data whatever the batches, or "
-    "\"steps\", which are optimizer updates.";
+    "Unit of distances: \"progress\" = base batches, so a schedule ends after the same data at any batch size; "
+    "\"steps\" = optimizer updates.";
 
 /// Steps of the base batch that the progress so far stands for, or optimizer updates. Finite, >= 0.
 inline double position(const sdk::LrInput& in, const std::string& by) {
   if (by == "steps") return static_cast<double>(in.step);
   const double at = in.progress / in.base_batch;
   sdk::require(std::isfinite(at) && at >= 0, "a progress of " + std::to_string(in.progress) + " over a base_batch of " +
-                                                 std::to_string(in.base_batch) + " is no place in a schedule");
+                                                 std::to_string(in.base_batch) + " is not a position in a schedule");
   return at;
 }
 
@@ -25,9 +25,8 @@ inline double position(const sdk::LrInput& in, const std::string& by) {
 inline double length(const sdk::LrInput& in, const std::string& by, double steps, const char* option) {
   if (steps > 0) return steps;
   const double whole = by == "steps" ? static_cast<double>(in.total_steps) : in.total_progress / in.base_batch;
-  sdk::require(std::isfinite(whole) && whole > 0, std::string(option) +
-                                                      " = 0 stands for the length of the job, which is not known here; "
-                                                      "set it");
+  sdk::require(std::isfinite(whole) && whole > 0,
+               std::string(option) + " = 0 means the length of the job, which is unknown here; set it");
   return whole;
 }
 

@@ -17,7 +17,7 @@ inline double batch_ratio(const sdk::LrInput& in) {
                "a batch of " + std::to_string(in.batch) + "; it must be finite and not below 0");
   const double ratio = in.batch / in.base_batch;
   sdk::require(std::isfinite(ratio), "a batch of " + std::to_string(in.batch) + " over a base_batch of " +
-                                         std::to_string(in.base_batch) + " is no finite ratio");
+                                         std::to_string(in.base_batch) + " is not a finite ratio");
   return ratio;
 }
 

@@ -21,7 +21,7 @@ inline void read_frame(const sdk::Reader& in, const char (&magic)[9], uint32_t v
   if (std::string(word, 8) != magic) throw sdk::Failure(PLIANT_DATA_LOSS, "the state is damaged: another magic word");
   const auto found = in.value<uint32_t>();
   if (found != version) {
-    throw sdk::Failure(PLIANT_DATA_LOSS, "the state is of version " + std::to_string(found) + ", this rule reads " +
+    throw sdk::Failure(PLIANT_DATA_LOSS, "the state has version " + std::to_string(found) + ", this rule reads " +
                                              std::to_string(version));
   }
 }

@@ -19,10 +19,11 @@ struct Cosine {
   std::string by = "progress";
 
   static void options(Options<Cosine>& o) {
-    o.add("start", &Cosine::start_at, "Where the fall begins.").range(0.0, 1e12).unit("steps");
-    o.add("end", &Cosine::end, "Where it ends; 0 = with the job.").range(0.0, 1e12).unit("steps");
+    o.add("start", &Cosine::start_at, "Where the decay begins.").range(0.0, 1e12).unit("steps");
+    o.add("end", &Cosine::end, "Where the decay ends; 0 = at the end of the job.").range(0.0, 1e12).unit("steps");
     o.add("lowest", &Cosine::lowest, "The rate at the end.").range(0.0, 1e6);
-    o.add("after", &Cosine::after, "Past the end: stay there, or rise again as torch's CosineAnnealingLR does.")
+    o.add("after", &Cosine::after,
+          "After the end: stay at the final rate, or rise again as torch's CosineAnnealingLR does.")
         .choices({"hold", "rise"});
     o.add("by", &Cosine::by, pliant::lr::kByDoc).choices({"progress", "steps"});
   }
@@ -45,4 +46,4 @@ struct Cosine {
 
 }  // namespace
 
-PLIANT_LR_RULE(Cosine, "cosine", "0.1.0", "Schedule: the rate falls along half a cosine to the end of the job")
+PLIANT_LR_RULE(Cosine, "cosine", "0.1.0", "Schedule: the rate decays along half a cosine to the end of the job")

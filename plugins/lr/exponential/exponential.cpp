@@ -15,8 +15,8 @@ struct Exponential {
   std::string by = "progress";
 
   static void options(Options<Exponential>& o) {
-    o.add("gamma", &Exponential::gamma, "What is left of the rate after the distance `every`.").range(0.0, 1.0);
-    o.add("every", &Exponential::every, "The distance that gamma is for.").range(1e-3, 1e12).unit("steps");
+    o.add("gamma", &Exponential::gamma, "Factor on the rate after each distance `every`.").range(0.0, 1.0);
+    o.add("every", &Exponential::every, "The distance that gamma refers to.").range(1e-3, 1e12).unit("steps");
     o.add("by", &Exponential::by, pliant::lr::kByDoc).choices({"progress", "steps"});
   }
 
@@ -27,4 +27,4 @@ struct Exponential {
 
 }  // namespace
 
-PLIANT_LR_RULE(Exponential, "exponential", "0.1.0", "Schedule: the rate falls by the same factor at every step")
+PLIANT_LR_RULE(Exponential, "exponential", "0.1.0", "Schedule: the rate decays by the same factor at every step")

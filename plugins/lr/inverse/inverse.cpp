@@ -17,7 +17,7 @@ struct Inverse {
   std::string by = "progress";
 
   static void options(Options<Inverse>& o) {
-    o.add("start", &Inverse::start_at, "Where the fall begins.").range(0.0, 1e12).unit("steps");
+    o.add("start", &Inverse::start_at, "Where the decay begins.").range(0.0, 1e12).unit("steps");
     o.add("over", &Inverse::over, "The time in which 1 + t / over becomes 2.").range(1e-3, 1e12).unit("steps");
     o.add("exponent", &Inverse::exponent, "Power of 1 + t / over.").range(0.0, 10.0);
     o.add("by", &Inverse::by, pliant::lr::kByDoc).choices({"progress", "steps"});
@@ -33,4 +33,4 @@ struct Inverse {
 
 }  // namespace
 
-PLIANT_LR_RULE(Inverse, "inverse", "0.1.0", "Schedule: the rate falls as a power of the time, such as 1 / sqrt(t)")
+PLIANT_LR_RULE(Inverse, "inverse", "0.1.0", "Schedule: the rate decays as a power of the time, such as 1 / sqrt(t)")

@@ -18,7 +18,8 @@ struct Legw {
 
   static void options(Options<Legw>& o) {
     o.add("warmup", &Legw::warmup,
-          "Steps of the warm-up at the base batch; at k times the batch it takes k times the data, so as many steps.")
+          "Number of warm-up steps at the base batch; at k times the batch the warm-up takes k times the data and the "
+          "same number of steps.")
         .range(0.0, 1e12)
         .unit("steps");
   }

@@ -11,13 +11,12 @@ struct Linear {
   [[nodiscard]] LrFacts facts() const {
     return {optimizers(Optimizer::kUnknown, Optimizer::kSgd, Optimizer::kSgdMomentum, Optimizer::kNesterov,
                        Optimizer::kLars, Optimizer::kOther),
-            "k small steps add up to one of k times the length only where a step is proportional to its gradient, and "
-            "these optimizers normalise it; use = \"sqrt\" suits them, use = \"power\" with exponent = 1 does it all "
-            "the same"};
+            "k small steps equal one of k times the length only if a step is proportional to its gradient, and these "
+            "optimizers normalise it; set use = \"sqrt\", or force it with use = \"power\" and exponent = 1"};
   }
 
   [[nodiscard]] LrScaling scale(const LrInput& in) const {
-    require(in.base_batch != 0, "base_batch is 0; the batch is measured against it, so it must not be");
+    require(in.base_batch != 0, "base_batch must not be 0, because the batch is measured against it");
     LrScaling made = in.so_far;
     made.lr = in.base_lr * in.batch / in.base_batch;  // the reference multiplies first too
     made.lr_factor *= in.batch / in.base_batch;

@@ -16,8 +16,8 @@ struct LinearDecay {
   std::string by = "progress";
 
   static void options(Options<LinearDecay>& o) {
-    o.add("start", &LinearDecay::start_at, "Where the fall begins.").range(0.0, 1e12).unit("steps");
-    o.add("end", &LinearDecay::end, "Where it ends; 0 = with the job.").range(0.0, 1e12).unit("steps");
+    o.add("start", &LinearDecay::start_at, "Where the decay begins.").range(0.0, 1e12).unit("steps");
+    o.add("end", &LinearDecay::end, "Where the decay ends; 0 = at the end of the job.").range(0.0, 1e12).unit("steps");
     o.add("lowest", &LinearDecay::lowest, "The rate at the end and after it.").range(0.0, 1e6);
     o.add("by", &LinearDecay::by, pliant::lr::kByDoc).choices({"progress", "steps"});
   }
@@ -38,4 +38,4 @@ struct LinearDecay {
 
 }  // namespace
 
-PLIANT_LR_RULE(LinearDecay, "linear_decay", "0.1.0", "Schedule: the rate falls evenly to the end of the job")
+PLIANT_LR_RULE(LinearDecay, "linear_decay", "0.1.0", "Schedule: the rate decays linearly to the end of the job")

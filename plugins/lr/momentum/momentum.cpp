@@ -16,7 +16,7 @@ struct Momentum {
 
   [[nodiscard]] LrFacts facts() const {
     return {optimizers(Optimizer::kSgdMomentum, Optimizer::kNesterov),
-            "only a momentum buffer that holds rate times gradient needs the correction; leave the link out"};
+            "only a momentum buffer that holds rate times gradient needs the correction; remove the link"};
   }
 
   [[nodiscard]] LrScaling scale(const LrInput& in) const {

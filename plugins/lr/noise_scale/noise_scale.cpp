@@ -27,10 +27,9 @@ struct NoiseScale : pliant::lr::KeepsNoise<NoiseScale> {
   static void options(Options<NoiseScale>& o) {
     o.add("exponent", &NoiseScale::exponent, "a in lr_max / (1 + B_noise / B)^a; unset = 1 for SGD, 0.5 for others.")
         .range(0.0, 1.0);
-    o.add("noise_batch", &NoiseScale::noise_batch, "B_noise in the unit of [lr]; 0 = measured while training.")
+    o.add("noise_batch", &NoiseScale::noise_batch, "B_noise in the unit of [lr]; 0 = measure it while training.")
         .range(0.0, 1e18);
-    o.add("smoothing", &NoiseScale::smoothing, "Part of the past that the averages keep at each step.")
-        .range(0.0, 0.9999999);
+    o.add("smoothing", &NoiseScale::smoothing, "Decay of the moving averages per step.").range(0.0, 0.9999999);
   }
 
   [[nodiscard]] LrFacts facts() const {
@@ -38,7 +37,7 @@ struct NoiseScale : pliant::lr::KeepsNoise<NoiseScale> {
     facts.wants_gradient_norms = noise_batch == 0;
     if (!exponent) {
       facts.optimizers = kEveryOptimizer & ~optimizers(Optimizer::kUnknown, Optimizer::kOther);
-      facts.reason = "the exponent depends on it; set exponent to go without";
+      facts.reason = "the exponent depends on it, unless exponent is set";
     }
     return facts;
   }

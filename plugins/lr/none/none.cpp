@@ -9,4 +9,4 @@ struct None {
 
 }  // namespace
 
-PLIANT_LR_RULE(None, "none", "0.2.0", "The learning rate stays as it is, whatever the batch")
+PLIANT_LR_RULE(None, "none", "0.2.0", "The learning rate does not depend on the batch")

@@ -35,7 +35,7 @@ struct Smooth {
     o.add("over", &Smooth::over, "Length of a ramp; 0 = none.").range(0.0, 1e12).unit("steps");
     o.add("by", &Smooth::by, pliant::lr::kByDoc).choices({"steps", "progress"});
     o.add("tolerance", &Smooth::tolerance,
-          "A batch that differs from that of the last jump by no more than this part of it is no jump.")
+          "A batch counts as a jump if it differs from that of the last jump by more than this fraction.")
         .range(0.0, 1e6);
   }
 
@@ -102,4 +102,4 @@ struct Smooth {
 
 }  // namespace
 
-PLIANT_LR_RULE(Smooth, "smooth", "0.1.0", "Link: a ramp of all factors after a jump of the batch")
+PLIANT_LR_RULE(Smooth, "smooth", "0.1.0", "Link: ramps all factors after a jump of the batch")

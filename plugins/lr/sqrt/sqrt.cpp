@@ -12,7 +12,7 @@ using namespace pliant::sdk;  // NOLINT(google-build-using-namespace)
 /// 1404.5997. It keeps the variance of a step; for Adam see adam_sde.
 struct Sqrt {
   [[nodiscard]] LrScaling scale(const LrInput& in) const {
-    require(in.base_batch != 0, "base_batch is 0; the batch is measured against it, so it must not be");
+    require(in.base_batch != 0, "base_batch must not be 0, because the batch is measured against it");
     const double ratio = in.batch / in.base_batch;
     require(!(ratio < 0), "a batch of " + std::to_string(in.batch) + " over a base_batch of " +
                               std::to_string(in.base_batch) + " is negative and has no square root");

@@ -15,8 +15,8 @@ struct Step {
   std::string by = "progress";
 
   static void options(Options<Step>& o) {
-    o.add("every", &Step::every, "Distance between two falls.").range(1e-3, 1e12).unit("steps");
-    o.add("gamma", &Step::gamma, "What is left of the rate after a fall.").range(0.0, 1.0);
+    o.add("every", &Step::every, "Distance between two decays.").range(1e-3, 1e12).unit("steps");
+    o.add("gamma", &Step::gamma, "Factor on the rate at each decay.").range(0.0, 1.0);
     o.add("by", &Step::by, pliant::lr::kByDoc).choices({"progress", "steps"});
   }
 
@@ -27,4 +27,4 @@ struct Step {
 
 }  // namespace
 
-PLIANT_LR_RULE(Step, "step", "0.1.0", "Schedule: the rate falls by a factor at regular distances")
+PLIANT_LR_RULE(Step, "step", "0.1.0", "Schedule: the rate decays by a factor at regular distances")

@@ -26,8 +26,7 @@ struct Surge : pliant::lr::KeepsNoise<Surge> {
     o.add("noise_batch", &Surge::noise_batch,
           "The batch with the highest rate, in the unit of [lr]; 0 = S / G2 of the gradients, measured while training.")
         .range(0.0, 1e18);
-    o.add("smoothing", &Surge::smoothing, "Part of the past that the averages keep at each step.")
-        .range(0.0, 0.9999999);
+    o.add("smoothing", &Surge::smoothing, "Decay of the moving averages per step.").range(0.0, 0.9999999);
   }
 
   [[nodiscard]] LrFacts facts() const {
@@ -35,7 +34,7 @@ struct Surge : pliant::lr::KeepsNoise<Surge> {
     facts.wants_gradient_norms = noise_batch == 0;
     facts.optimizers = optimizers(Optimizer::kAdam, Optimizer::kAdamW, Optimizer::kSign);
     facts.reason =
-        "the peak comes from the sign in the step, which other optimizers have not; use = \"noise_scale\" suits sgd";
+        "the peak comes from the sign in the step, which other optimizers lack; for sgd set use = \"noise_scale\"";
     return facts;
   }
 

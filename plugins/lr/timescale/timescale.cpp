@@ -22,8 +22,8 @@ struct Timescale {
     if (weight_decay) {
       facts.optimizers = kEveryOptimizer & ~optimizers(Optimizer::kAdam);
       facts.reason =
-          "the decay of plain adam is part of the gradient that it normalises, so its time scale is not 1 / (lr wd); "
-          "use adamw, or set weight_decay = false";
+          "the weight decay of plain adam is part of the gradient that adam normalises, so its time scale is not 1 / "
+          "(lr wd); use adamw, or set weight_decay = false";
     }
     return facts;
   }
@@ -39,4 +39,5 @@ struct Timescale {
 
 }  // namespace
 
-PLIANT_LR_RULE(Timescale, "timescale", "0.1.0", "Link: weight decay and model average keep their memory in samples")
+PLIANT_LR_RULE(Timescale, "timescale", "0.1.0",
+               "Link: keeps the time scales of weight decay and weight average constant in samples")

@@ -19,7 +19,7 @@ struct Warmup {
   static void options(Options<Warmup>& o) {
     o.add("steps", &Warmup::steps, "Length of the rise; 0 = none.").range(0.0, 1e12).unit("steps");
     o.add("from", &Warmup::from, "The rate at the start.").range(0.0, 1e6);
-    o.add("shape", &Warmup::shape, "How it rises: evenly, or with the logarithm.").choices({"linear", "log"});
+    o.add("shape", &Warmup::shape, "How the rate rises: linearly, or with the logarithm.").choices({"linear", "log"});
     o.add("by", &Warmup::by, pliant::lr::kByDoc).choices({"progress", "steps"});
   }
 
@@ -35,4 +35,4 @@ struct Warmup {
 
 }  // namespace
 
-PLIANT_LR_RULE(Warmup, "warmup", "0.1.0", "Schedule: the rate rises to its value, evenly or with the logarithm")
+PLIANT_LR_RULE(Warmup, "warmup", "0.1.0", "Schedule: the rate rises to its value, linearly or with the logarithm")

@@ -85,4 +85,5 @@ class LocalRendezvous {
 
 }  // namespace
 
-PLIANT_RENDEZVOUS(LocalRendezvous, "local", "0.1.0", "One node: meets nobody, each join begins the next generation")
+PLIANT_RENDEZVOUS(LocalRendezvous, "local", "0.1.0",
+                  "One node: needs no other nodes; each join begins the next generation")

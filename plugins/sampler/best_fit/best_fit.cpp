@@ -26,12 +26,11 @@ class BestFit : public sampler::PackSampler<BestFit>, public sampler::ThreadOpti
   static void options(sdk::Options<BestFit>& o) {
     sampler::add_pack_options(
         o, sampler::summed_budget(),
-        "Order of the packs: random = every order is equally likely, keyed by seed and epoch; dataloader = by the "
-        "first "
-        "of their sequences in the order given; seqlen = the pack with the longest sequence first.");
+        "Order of the packs: random = shuffled by seed and epoch, every order equally likely; dataloader = by the "
+        "position of their first sequence; seqlen = the pack with the longest sequence first.");
     o.add("shuffle", &BestFit::shuffle,
-          "How the sequences of one length are shuffled in a random order: blocks = in blocks of 8 neighbours where "
-          "there are 256 or more, which takes a third of the time; each = one by one, every choice is equally likely.")
+          "How sequences of the same length are shuffled in a random order: blocks = in blocks of 8 neighbours if "
+          "there are 256 or more, which takes a third of the time; each = one by one, every order equally likely.")
         .choices({"blocks", "each"});
     sampler::add_thread_option(o);
   }

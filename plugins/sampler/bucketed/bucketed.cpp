@@ -23,12 +23,12 @@ class Bucketed : public sampler::PackSampler<Bucketed> {
 
   static void options(sdk::Options<Bucketed>& o) {
     sampler::add_pack_options(o, sampler::padded_budget());
-    o.add("buckets", &Bucketed::buckets, "Buckets of lengths; their edges give each about the same number of tokens.")
+    o.add("buckets", &Bucketed::buckets,
+          "Number of length buckets; their edges give each about the same number of tokens.")
         .range(1, 4096);
-    o.add(
-         "bucket_edges", &Bucketed::bucket_edges,
-         "The longest length of each bucket, ascending, instead of `buckets`; one more bucket takes longer ones. Empty "
-         "= edges from the data.")
+    o.add("bucket_edges", &Bucketed::bucket_edges,
+          "Longest length of each bucket, ascending, instead of `buckets`; one more bucket takes longer sequences. "
+          "Empty = edges from the data.")
         .at_least(1)
         .unit("tokens");
   }
@@ -70,4 +70,4 @@ class Bucketed : public sampler::PackSampler<Bucketed> {
 
 }  // namespace
 
-PLIANT_BATCH_SAMPLER(Bucketed, "bucketed", "0.1.0", "Packs of sequences of like length, so that little is padding")
+PLIANT_BATCH_SAMPLER(Bucketed, "bucketed", "0.1.0", "Packs of sequences of similar length, with little padding")

@@ -97,7 +97,7 @@ void check_loss_tokens(int64_t id, int64_t loss_tokens, int64_t length) {
   if (loss_tokens >= 0 && loss_tokens <= length) return;
   throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "sequence " + std::to_string(id) + " has " + std::to_string(loss_tokens) +
                                                   " loss tokens; with a length of " + std::to_string(length) +
-                                                  " there may be 0 to " + std::to_string(length));
+                                                  " it can have 0 to " + std::to_string(length));
 }
 
 bool detail::all_within(std::span<const int32_t> lengths, int64_t longest, size_t threads) {

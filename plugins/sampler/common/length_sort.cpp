@@ -104,8 +104,8 @@ void detail::compare_sort(std::span<const int32_t> values, ByValue& sorted) {
 void require_32_bits(size_t count) {
   if (count <= std::numeric_limits<uint32_t>::max()) return;
   throw sdk::Failure(PLIANT_OUT_OF_RANGE, std::to_string(count) +
-                                              " sequences: a sampler that sorts plans at most 4294967295; use one that "
-                                              "keeps the order (next_fit, streaming, concat)");
+                                              " sequences: a sampler that sorts supports at most 4294967295; use one "
+                                              "that keeps the order (next_fit, streaming, concat)");
 }
 
 void group_by_value(std::span<const int32_t> values, int64_t limit, size_t threads, ByValue& sorted) {

@@ -21,7 +21,7 @@ std::vector<const char*> over_long_choices() {
 void check_request(const sdk::EpochRequest& request) {
   sdk::require(request.rows_per_batch >= 1,
                "a batch of " + std::to_string(request.rows_per_batch) + " rows; at least 1 is needed");
-  sdk::require(request.epoch >= 0, "epoch " + std::to_string(request.epoch) + "; epochs count from 0");
+  sdk::require(request.epoch >= 0, "epoch " + std::to_string(request.epoch) + "; epochs are counted from 0");
 }
 
 std::vector<int64_t> chosen_ids(const sdk::EpochRequest& request) {
@@ -43,7 +43,7 @@ std::vector<int64_t> chosen_ids(const sdk::EpochRequest& request) {
     const int64_t length = request.lengths[static_cast<size_t>(ids[i])];
     if (length < 0) {
       throw sdk::Failure(PLIANT_INVALID_ARGUMENT, "sequence " + std::to_string(ids[i]) + " has a length of " +
-                                                      std::to_string(length) + " tokens; lengths are not negative");
+                                                      std::to_string(length) + " tokens; lengths must not be negative");
     }
   }
   return ids;
@@ -139,7 +139,7 @@ void save_options(const sdk::Writer& out, const std::string& tag, const std::str
 
 void load_options(const sdk::Reader& in, const std::string& tag, const std::string& options) {
   const std::string found_tag = in.text();
-  if (found_tag != tag) throw sdk::Failure(PLIANT_DATA_LOSS, "this is no state of " + tag);
+  if (found_tag != tag) throw sdk::Failure(PLIANT_DATA_LOSS, "this is not a state of " + tag);
   const std::string saved = in.text();
   in.expect_end();
   if (saved != options) {

@@ -17,12 +17,10 @@
 namespace pliant::sampler {
 
 inline constexpr const char* kOrderDoc =
-    "Order of the sequences before rows are formed: dataloader = as given; random = shuffled anew each epoch as "
-    "Python's "
+    "Order of the sequences before rows are formed: dataloader = as given; random = shuffled in each epoch as Python's "
     "random.Random(seed + (epoch << 64)).shuffle does; seqlen = ascending by length, then by id.";
 inline constexpr const char* kOverLongDoc =
-    "What becomes of sequences longer than max_tokens: error = stop and name them; drop = leave them out and count "
-    "them as "
+    "What to do with sequences longer than max_tokens: error = stop and name them; drop = drop them, counted as "
     "too_long.";
 std::vector<const char*> order_choices();
 std::vector<const char*> over_long_choices();

@@ -25,7 +25,7 @@ void check_cost_window(int64_t window, int64_t length, int64_t given_length) {
   if (window == 0 && given_length != 0) {
     throw sdk::Failure(
         PLIANT_OUT_OF_RANGE,
-        "cost_window_length = " + std::to_string(given_length) + " counts with cost_window only; set it too",
+        "cost_window_length = " + std::to_string(given_length) + " has an effect only with cost_window; set it, too",
         "cost_window_length cost_window");
   }
 }
@@ -51,17 +51,17 @@ void PackOptions::check_unit() const {
          "else",
          "budget_unit quadratic_length");
   refuse(counts_loss() && quadratic_length != 0,
-         "budget_unit = \"loss_tokens\" counts no cost; leave out quadratic_length, or set budget_unit = \"cost\"",
+         "budget_unit = \"loss_tokens\" has no cost; remove quadratic_length, or set budget_unit = \"cost\"",
          "budget_unit quadratic_length");
   refuse(counts_loss() && (over_long == "truncate" || over_long == "split"),
          "over_long = \"" + over_long +
-             "\" does not go with budget_unit = \"loss_tokens\": which tokens of a sequence have a loss is not "
-             "known; use over_long = \"error\" or \"drop\"",
+             "\" cannot be used with budget_unit = \"loss_tokens\" because it is unknown which tokens of a sequence "
+             "have a loss; use over_long = \"error\" or \"drop\"",
          "over_long budget_unit");
 }
 void PackOptions::check_batches() const {
   refuse(same_sequences && min_sequences > 1,
-         "same_sequences parts packs, so min_sequences = " + std::to_string(min_sequences) +
+         "same_sequences splits packs, so min_sequences = " + std::to_string(min_sequences) +
              " cannot be kept; use one of them",
          "same_sequences min_sequences");
   refuse(same_sequences && cost_window != 0,
@@ -90,24 +90,23 @@ void PackOptions::check_packs() const {
   }
   if (over_long == "split" && (tail == "drop" || min_sequences > 1)) {
     throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                       "over_long = \"split\" uses every piece of a sequence, so tail = \"drop\" and min_sequences "
-                       "above 1, which leave packs out, do not go with it; use over_long = \"truncate\"",
+                       "over_long = \"split\" uses every piece of a sequence, so it cannot be used with tail = "
+                       "\"drop\" or min_sequences above 1, which drop packs; use over_long = \"truncate\"",
                        "over_long tail min_sequences");
   }
 }
 
 BudgetWords summed_budget() {
-  return {
-      "Most that one pack holds: the sum over its sequences, each counted in budget_unit.",
-      "What a sequence counts against max_tokens: tokens = its length; loss_tokens = its tokens that have a loss, at "
-      "least 1; cost = its length with the term of quadratic_length, which tokens with quadratic_length also means.",
-      {"tokens", "loss_tokens", "cost"}};
+  return {"Capacity of a pack: the sum over its sequences, each counted in budget_unit.",
+          "Size of a sequence for max_tokens: tokens = its length; loss_tokens = its tokens that have a loss, at least "
+          "1; cost = its length plus the term of quadratic_length, as tokens with quadratic_length.",
+          {"tokens", "loss_tokens", "cost"}};
 }
 
 BudgetWords padded_budget() {
-  return {"Most tokens in one pack with its padding: the length of its longest sequence times their number.",
-          "What a sequence counts against max_tokens: padded_tokens = the length that it is padded to; cost = that "
-          "length with the term of quadratic_length, which padded_tokens with quadratic_length also means.",
+  return {"Most tokens in a pack with padding: the length of its longest sequence times the number of its sequences.",
+          "Size of a sequence for max_tokens: padded_tokens = the length that it is padded to; cost = that length plus "
+          "the term of quadratic_length, as padded_tokens with quadratic_length.",
           {"padded_tokens", "cost"}};
 }
 

@@ -98,9 +98,9 @@ struct PackOptions {
 };
 
 inline constexpr const char* kTailDoc =
-    "What becomes of the packs that do not fill the last batch: keep = a short batch; pad = rows without sequences "
-    "fill it up; fill = its packs are parted until it is full, as far as they have sequences; drop = left out, counted "
-    "as incomplete_batch.";
+    "What to do with packs that do not fill the last batch: keep = a short batch; pad = fill it up with rows without "
+    "sequences; fill = split its packs until it is full, as far as they have sequences; drop = drop them, counted as "
+    "incomplete_batch.";
 
 /// How a sampler counts sequences against max_tokens.
 struct BudgetWords {
@@ -116,8 +116,8 @@ BudgetWords padded_budget();
 template <class T>
 void add_cost_window(sdk::Options<T>& o, int64_t T::*window, int64_t T::*length, const char* length_doc) {
   o.add("cost_window", window,
-        "Rows of like cost meet in a batch: within windows of this many batches rows are sorted by cost, cut into "
-        "batches, and the batches shuffled by seed and epoch. 0 = rows stay as they come.")
+        "Form batches of rows of similar cost: within windows of this many batches rows are sorted by cost and cut "
+        "into batches, which are shuffled by seed and epoch. 0 = keep the order of rows.")
       .at_least(0)
       .unit("batches");
   o.add("cost_window_length", length, length_doc).at_least(0).unit("tokens");
@@ -131,11 +131,11 @@ void add_pack_options(sdk::Options<T>& o, const BudgetWords& words, const char* 
       .unit("tokens");
   o.add("order", static_cast<std::string T::*>(&PackOptions::order), order_doc).choices(order_choices());
   o.add("min_sequences", static_cast<int64_t T::*>(&PackOptions::min_sequences),
-        "Fewest sequences in one pack; packs with fewer are left out, counted as below_min_sequences. 0 = no minimum.")
+        "Fewest sequences in a pack; packs with fewer are dropped, counted as below_min_sequences. 0 = no minimum.")
       .at_least(0)
       .unit("sequences");
   o.add("max_sequences", static_cast<int64_t T::*>(&PackOptions::max_sequences),
-        "Most sequences in one pack; 0 = no maximum.")
+        "Most sequences in a pack; 0 = no maximum.")
       .at_least(0)
       .unit("sequences");
   o.add("budget_unit", static_cast<std::string T::*>(&PackOptions::budget_unit), words.unit_doc).choices(words.units);
@@ -145,19 +145,16 @@ void add_pack_options(sdk::Options<T>& o, const BudgetWords& words, const char* 
       .at_least(0)
       .unit("tokens");
   o.add("over_long", static_cast<std::string T::*>(&PackOptions::over_long),
-        "What becomes of sequences that are too long for any pack: error = stop and name them; drop = leave them out, "
-        "counted as too_long; truncate = use as many of their first tokens as fit; split = use them in pieces.")
+        "What to do with sequences that are too long for any pack: error = stop and name them; drop = drop them, "
+        "counted as too_long; truncate = keep as many of their first tokens as fit; split = use them in pieces.")
       .choices({"error", "drop", "truncate", "split"});
   o.add("tail", static_cast<std::string T::*>(&PackOptions::tail), kTailDoc).choices({"keep", "pad", "fill", "drop"});
-  o.add(
-      "same_sequences", static_cast<bool T::*>(&PackOptions::same_sequences),
-      "All packs of a batch have the same number of sequences: packs of like number meet in a batch, and what is left "
-      "over at the end of the epoch is parted.");
-  add_cost_window(
-      o, static_cast<int64_t T::*>(&PackOptions::cost_window),
-      static_cast<int64_t T::*>(&PackOptions::cost_window_length),
-      "Length at which attention costs as much as everything else, for cost_window: a row costs the sum of l "
-      "+ l*l / this over its sequences. 0 = quadratic_length.");
+  o.add("same_sequences", static_cast<bool T::*>(&PackOptions::same_sequences),
+        "All packs of a batch have the same number of sequences; packs left over at the end of the epoch are split.");
+  add_cost_window(o, static_cast<int64_t T::*>(&PackOptions::cost_window),
+                  static_cast<int64_t T::*>(&PackOptions::cost_window_length),
+                  "For cost_window: length at which attention costs as much as everything else; a row costs the sum of "
+                  "l + l*l / this over its sequences. 0 = quadratic_length.");
 }
 
 }  // namespace pliant::sampler

@@ -96,7 +96,7 @@ class RowStream {
     form_rows();
     if (formed_ != formed) {
       throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
-                         "the sequences behind the loaded position make other rows than they did; resume with the "
+                         "the sequences at the loaded position make other rows than when it was saved; resume with the "
                          "lengths and loss tokens that it was saved with");
     }
     if (taken_ > ready_.size()) damaged("it has taken more rows than there were");
@@ -139,7 +139,7 @@ class RowStream {
   [[noreturn]] static void refuse_entry(const sdk::Entry& entry) {
     throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
                        "the loaded state has a piece of sequence " + std::to_string(entry.id) +
-                           " that the data set does not have; resume with the lengths that it was saved with");
+                           " that the data set lacks; resume with the lengths that it was saved with");
   }
   auto emitter() {
     return [this](Row row) {

@@ -33,7 +33,7 @@ void save_position(const sdk::Writer& out, const std::string& tag, const std::st
 }
 
 std::string load_position(const sdk::Reader& in, const std::string& tag, const std::string& options) {
-  if (in.text() != tag) throw sdk::Failure(PLIANT_DATA_LOSS, "this is no state of " + tag);
+  if (in.text() != tag) throw sdk::Failure(PLIANT_DATA_LOSS, "this is not a state of " + tag);
   const std::string saved = in.text();
   std::string position;
   for (auto portions = in.value<uint64_t>(); portions > 0; --portions) position += in.text();

@@ -23,9 +23,8 @@ struct ThreadOption {
 template <class T>
 void add_thread_option(sdk::Options<T>& o) {
   o.add("threads", static_cast<int64_t T::*>(&ThreadOption::threads),
-        "Threads that plan an epoch; the rows are the same for every number. 1 suits several ranks on one machine, "
-        "which "
-        "all plan; 0 = as many as the machine has.")
+        "Number of threads that plan an epoch; the rows do not depend on it. Use 1 if several ranks share a machine, "
+        "since each of them plans; 0 = as many as the machine has CPUs.")
       .range(0, 256)
       .unit("threads");
 }

@@ -36,19 +36,18 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
   int64_t cost_window_length = 0;
 
   static void options(sdk::Options<Concat>& o) {
-    o.add("max_tokens", &Concat::max_tokens, "Tokens of every row but the last one.")
+    o.add("max_tokens", &Concat::max_tokens, "Number of tokens of every row except the last.")
         .required()
         .at_least(1)
         .unit("tokens");
     o.add("order", &Concat::order, sampler::kOrderDoc).choices(sampler::order_choices());
-    o.add(
-         "tail", &Concat::tail,
-         "What becomes of the rows that do not fill the last batch: keep = a short batch; pad = rows without sequences "
-         "fill it up; drop = left out; a sequence that has tokens in rows before loses the others, one that has not "
-         "counts as incomplete_batch.")
+    o.add("tail", &Concat::tail,
+          "What to do with rows that do not fill the last batch: keep = a short batch; pad = fill it up with rows "
+          "without sequences; drop = drop them: a sequence with tokens in earlier rows loses the rest, others count as "
+          "incomplete_batch.")
         .choices({"keep", "pad", "drop"});
     sampler::add_cost_window(o, &Concat::cost_window, &Concat::cost_window_length,
-                             "Length at which attention costs as much as everything else, for cost_window: a row costs "
+                             "For cost_window: length at which attention costs as much as everything else; a row costs "
                              "the sum of l + l*l / this over its pieces.");
   }
   void start(const sdk::Host&) const {
@@ -113,4 +112,4 @@ class Concat : public sampler::Streams<Concat, sampler::ConcatEngine> {
 
 }  // namespace
 
-PLIANT_BATCH_SAMPLER(Concat, "concat", "0.1.0", "All sequences one after the other, cut into rows of the same length")
+PLIANT_BATCH_SAMPLER(Concat, "concat", "0.1.0", "All sequences in a row, cut into rows of the same length")

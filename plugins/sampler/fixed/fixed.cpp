@@ -24,12 +24,11 @@ class Fixed {
 
   static void options(sdk::Options<Fixed>& o) {
     o.add("order", &Fixed::order, sampler::kOrderDoc).choices(sampler::order_choices());
-    o.add("max_tokens", &Fixed::max_tokens, "Most tokens in one sequence; 0 = no limit.").at_least(0).unit("tokens");
+    o.add("max_tokens", &Fixed::max_tokens, "Most tokens in a sequence; 0 = no limit.").at_least(0).unit("tokens");
     o.add("over_long", &Fixed::over_long, sampler::kOverLongDoc).choices(sampler::over_long_choices());
-    o.add(
-         "tail", &Fixed::tail,
-         "What becomes of the rows that do not fill the last batch: keep = a short batch; pad = rows without sequences "
-         "fill it up; drop = left out, counted as incomplete_batch.")
+    o.add("tail", &Fixed::tail,
+          "What to do with rows that do not fill the last batch: keep = a short batch; pad = fill it up with rows "
+          "without sequences; drop = drop them, counted as incomplete_batch.")
         .choices({"keep", "pad", "drop"});
   }
 
@@ -75,4 +74,4 @@ class Fixed {
 
 }  // namespace
 
-PLIANT_BATCH_SAMPLER(Fixed, "fixed", "0.1.0", "One sequence a row")
+PLIANT_BATCH_SAMPLER(Fixed, "fixed", "0.1.0", "One sequence per row")

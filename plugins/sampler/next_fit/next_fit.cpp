@@ -50,4 +50,4 @@ class NextFit : public sampler::PackSampler<NextFit>,
 
 }  // namespace
 
-PLIANT_BATCH_SAMPLER(NextFit, "next_fit", "0.1.0", "Fills one pack after the other; keeps the order of the sequences")
+PLIANT_BATCH_SAMPLER(NextFit, "next_fit", "0.1.0", "Fills one pack after another and keeps the order of the sequences")

@@ -23,7 +23,8 @@ sampler::PackShape shape_of(const std::string& text) {
     if (sequences.ec == std::errc() && sequences.ptr == end && shape.length >= 1 && shape.sequences >= 1) return shape;
   }
   throw sdk::Failure(PLIANT_INVALID_ARGUMENT,
-                     "shapes: '" + text + "' is no LENGTHxSEQUENCES of two numbers from 1 on, as in \"512x8\"",
+                     "shapes: '" + text +
+                         "' does not have the form LENGTHxSEQUENCES with two numbers of at least 1, such as \"512x8\"",
                      "shapes");
 }
 
@@ -38,11 +39,11 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
 
   static void options(sdk::Options<PaddedBudget>& o) {
     sampler::add_pack_options(o, sampler::padded_budget());
-    o.add("length_multiple", &PaddedBudget::length_multiple, "Sequences are padded to a multiple of this length.")
+    o.add("length_multiple", &PaddedBudget::length_multiple, "Pad sequences to a multiple of this length.")
         .at_least(1)
         .unit("tokens");
     o.add("sequences_multiple", &PaddedBudget::sequences_multiple,
-          "The number of sequences of a pack is a multiple of this, unless fewer fit.")
+          "Make the number of sequences of a pack a multiple of this, unless fewer fit.")
         .at_least(1)
         .unit("sequences");
     o.add("shapes", &PaddedBudget::shapes,
@@ -54,7 +55,7 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
     PackSampler::start(host);
     if (same_sequences && sequences_multiple > 1) {
       throw sdk::Failure(PLIANT_OUT_OF_RANGE,
-                         "same_sequences parts packs, so sequences_multiple = " + std::to_string(sequences_multiple) +
+                         "same_sequences splits packs, so sequences_multiple = " + std::to_string(sequences_multiple) +
                              " cannot be kept; use one of them",
                          "same_sequences sequences_multiple");
     }
@@ -109,4 +110,4 @@ class PaddedBudget : public sampler::PackSampler<PaddedBudget> {
 }  // namespace
 
 PLIANT_BATCH_SAMPLER(PaddedBudget, "padded_budget", "0.1.0",
-                     "Packs in order whose padded size keeps to a budget, in fixed shapes if wanted")
+                     "Packs in order whose padded size stays within a budget, optionally in fixed shapes")

@@ -26,28 +26,26 @@ class Seqlen {
   bool strict = false;
 
   static void options(sdk::Options<Seqlen>& o) {
-    o.add("max_tokens", &Seqlen::max_tokens, "Most tokens in one pack: the sum of its sequences' lengths.")
+    o.add("max_tokens", &Seqlen::max_tokens, "Most tokens in a pack: the sum of the lengths of its sequences.")
         .required()
         .at_least(0)
         .unit("tokens");
     o.add("min_batch_size", &Seqlen::min_batch_size,
-          "Fewest sequences in one pack; 0 = no minimum. The first pack that cannot have them ends the epoch, unless "
-          "strict.")
+          "Fewest sequences in a pack; 0 = no minimum. The first pack that has fewer ends the epoch, unless strict.")
         .at_least(0)
         .unit("sequences");
-    o.add("max_batch_size", &Seqlen::max_batch_size, "Most sequences in one pack; 0 = no maximum.")
+    o.add("max_batch_size", &Seqlen::max_batch_size, "Most sequences in a pack; 0 = no maximum.")
         .at_least(0)
         .unit("sequences");
     o.add("sequence_picking_order", &Seqlen::sequence_picking_order, sampler::kOrderDoc)
         .choices(sampler::order_choices());
     o.add("required_microbatches_of_same_size", &Seqlen::required_microbatches_of_same_size,
-          "All packs of a global batch hold the same number of sequences, dealt out in turn.");
+          "All packs of a global batch hold the same number of sequences, assigned in turn.");
     o.add("over_long", &Seqlen::over_long, sampler::kOverLongDoc).choices(sampler::over_long_choices());
     o.add("strict", &Seqlen::strict,
-          "false = as DeepSpeed: the last sequence is not used, a pack below min_batch_size ends the epoch, packs that "
-          "do not "
-          "fill the last batch are left out. true = only a pack below min_batch_size is left out; the last batch may "
-          "be short.");
+          "false = as DeepSpeed: the last sequence is not used, a pack below min_batch_size ends the epoch, and packs "
+          "that do not fill the last batch are dropped. true = only a pack below min_batch_size is dropped; the last "
+          "batch may be short.");
   }
 
   static std::array<const char*, 4> reasons() {

@@ -32,16 +32,16 @@ class Streaming : public sampler::PackSampler<Streaming>,
   static void options(sdk::Options<Streaming>& o) {
     sampler::add_pack_options(o, sampler::summed_budget());
     o.add("window", &Streaming::window,
-          "Sequences that are packed together: more make packs fuller. At most half of max_wait less open_packs. 1 = "
-          "each on its own.")
+          "Number of sequences that are packed together; more fill packs better. At most half of max_wait minus "
+          "open_packs. 1 = pack each on its own.")
         .range(1, 1 << 20)
         .unit("sequences");
     o.add("open_packs", &Streaming::open_packs,
-          "Packs that may stay open for the next window, those with the most room.")
+          "Number of packs that stay open for the next window: those with the most room.")
         .range(1, 1 << 16)
         .unit("packs");
     o.add("max_wait", &Streaming::max_wait,
-          "Most rows that come out while a sequence waits for its pack to fill; at least twice open_packs.")
+          "Most rows emitted while a sequence waits for its pack to fill; at least twice open_packs.")
         .at_least(2)
         .unit("rows");
     sampler::add_thread_option(o);
@@ -53,7 +53,7 @@ class Streaming : public sampler::PackSampler<Streaming>,
     throw sdk::Failure(PLIANT_OUT_OF_RANGE,
                        "max_wait = " + std::to_string(max_wait) +
                            " is below twice open_packs = " + std::to_string(open_packs) + "; raise it to " +
-                           std::to_string(2 * open_packs) + " or keep fewer packs open",
+                           std::to_string(2 * open_packs) + " or lower open_packs",
                        "max_wait open_packs");
   }
 

@@ -125,7 +125,7 @@ class MyAccelerator {
   int64_t memory_bytes = 0;
 
   static void options(Options<MyAccelerator>& table) {
-    table.add("memory_bytes", &MyAccelerator::memory_bytes, "Memory of the device; 0 is all of the machine's.")
+    table.add("memory_bytes", &MyAccelerator::memory_bytes, "Memory of the device; 0 = all of the machine's.")
         .unit("bytes")
         .at_least(0);
   }

@@ -8,7 +8,7 @@ class MyCoordinator {
   static void options(pliant::sdk::Options<MyCoordinator>& table) {
     table
         .add("keep_elements", &MyCoordinator::keep_elements,
-             "Parameters with at most so many elements stay whole until the step ends; not where there is a budget.")
+             "Parameters with at most this many elements stay gathered until the step ends, unless there is a budget.")
         .at_least(0)
         .unit("elements");
   }

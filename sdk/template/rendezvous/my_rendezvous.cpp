@@ -17,8 +17,8 @@ class MyRendezvous {
   int64_t ports = 100;
 
   static void options(pliant::sdk::Options<MyRendezvous>& table) {
-    table.add("first_port", &MyRendezvous::first_port, "The first port that workers may meet at.").range(1, 65535);
-    table.add("ports", &MyRendezvous::ports, "How many ports, from first_port on, they may meet at.").range(1, 65535);
+    table.add("first_port", &MyRendezvous::first_port, "The first port that workers may use to meet.").range(1, 65535);
+    table.add("ports", &MyRendezvous::ports, "Number of ports, from first_port on, that they may use.").range(1, 65535);
   }
 
   /// Called when the job starts and whenever a worker or a node has come or gone.

@@ -5,7 +5,9 @@ struct MySampler {
   int64_t max_tokens = 4096;
 
   static void options(pliant::sdk::Options<MySampler>& table) {
-    table.add("max_tokens", &MySampler::max_tokens, "Longest sequence that is used.").at_least(1).unit("tokens");
+    table.add("max_tokens", &MySampler::max_tokens, "Length of the longest sequence that is used.")
+        .at_least(1)
+        .unit("tokens");
   }
 
   static std::vector<const char*> reasons() { return {"too_long"}; }

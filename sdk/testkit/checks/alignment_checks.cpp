@@ -26,7 +26,7 @@ constexpr std::array kAlignedKinds{AlignedKind{PLIANT_MEMORY_DEVICE, "device mem
 
 /// Skips the check where the plugin aligns no memory.
 void require_alignment(const Accelerator& accelerator) {
-  if (accelerator.slots().alloc_aligned == nullptr) skip("it does not have the optional alloc_aligned");
+  if (accelerator.slots().alloc_aligned == nullptr) skip("it lacks the optional alloc_aligned");
 }
 
 /// Memory of alloc_aligned, freed in time. Empty where the device has that kind, and does not align it.
@@ -35,7 +35,7 @@ class AlignedMemory {
   AlignedMemory(const Accelerator& accelerator, int32_t kind, uint64_t bytes, uint64_t alignment, int32_t device = 0) {
     void* given = nullptr;
     const Outcome made = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &given);
-    expect(made.ok() || given == nullptr, "alloc_aligned answered " + made.text() + " and gave memory all the same");
+    expect(made.ok() || given == nullptr, "alloc_aligned answered " + made.text() + " but gave memory");
     if (made.status == PLIANT_UNIMPLEMENTED) return;
     accelerator.slots().free(accelerator.self(), device, kind, given);
     try {
@@ -90,7 +90,7 @@ void at_multiples(const Subject& subject) {
       }
     }
   }
-  if (!is_any) skip("it aligns no memory");
+  if (!is_any) skip("it cannot align memory");
 }
 
 void alignment_refused(const Subject& subject) {
@@ -101,13 +101,13 @@ void alignment_refused(const Subject& subject) {
     Outcome outcome = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &pointer);
     const std::string what = "alloc_aligned of " + std::to_string(bytes) + " bytes at a multiple of " +
                              std::to_string(alignment) + " answered " + outcome.text();
-    expect(!outcome.ok() && pointer == nullptr, what + (outcome.ok() ? "" : " and gave memory all the same"));
+    expect(!outcome.ok() && pointer == nullptr, what + (outcome.ok() ? "" : " but gave memory"));
     expect(!outcome.message.empty(), what + " without a message");
     return outcome.status;
   };
   for (const uint64_t alignment : std::initializer_list<uint64_t>{0, 3, 96, 4097, 8192, uint64_t{1} << 63U}) {
     expect(refusal(0, PLIANT_MEMORY_DEVICE, 64, alignment) == PLIANT_INVALID_ARGUMENT,
-           "an alignment that is no power of two up to 4096 is not refused as PLIANT_INVALID_ARGUMENT");
+           "an alignment that is not a power of two up to 4096 is not refused as PLIANT_INVALID_ARGUMENT");
   }
   expect(refusal(accelerator.devices(), PLIANT_MEMORY_DEVICE, 64, 4096) == PLIANT_INVALID_ARGUMENT,
          "alloc_aligned on a device that there is not is not refused as PLIANT_INVALID_ARGUMENT");
@@ -135,7 +135,7 @@ void aligned_returned(const Subject& subject) {
   const auto take_and_give = [&](uint64_t times) {
     for (uint64_t i = 0; i < times; ++i) {
       const AlignedMemory memory(accelerator, PLIANT_MEMORY_DEVICE, kBytes, 4096);
-      if (!memory.is_there()) skip("it does not align device memory");
+      if (!memory.is_there()) skip("it cannot align device memory");
     }
   };
   take_and_give(4);  // what a pool keeps it has by now
@@ -145,17 +145,17 @@ void aligned_returned(const Subject& subject) {
   const uint64_t lost = before > after ? before - after : 0;
   expect(lost < kTimes / 2 * kBytes, "after " + std::to_string(kTimes) +
                                          " aligned pieces of 1 MiB were taken and freed, " + std::to_string(lost) +
-                                         " bytes less are free than before");
+                                         " fewer bytes are free than before");
 }
 
 }  // namespace
 
 std::vector<Check> alignment_checks() {
   return {
-      {"memory.alignment", "alloc_aligned gives memory at a multiple of what it is asked for", at_multiples},
-      {"memory.alignment_refused", "alignments that are none, and more memory than there is, are refused in words",
+      {"memory.alignment", "alloc_aligned gives memory at a multiple of the requested alignment", at_multiples},
+      {"memory.alignment_refused", "invalid alignments and more memory than there is are refused with a message",
        alignment_refused},
-      {"memory.alignment_returned", "aligned memory that is freed is free again", aligned_returned},
+      {"memory.alignment_returned", "aligned freed memory is available again", aligned_returned},
   };
 }
 

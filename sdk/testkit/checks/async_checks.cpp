@@ -21,11 +21,11 @@ void returns_at_once(const Subject& subject, WorkKind kind) {
     Gate gate;
     gate.hold(accelerator, held);
     const std::string name = name_of(kind);
-    returns_soon(name + " on a stream that stands", [&] { first.enqueue(kind, held); });
-    expect(!held.done(), "stream_query says that a stream is done while a host function on it waits");
-    returns_soon(name + " on a stream beside one that stands", [&] { second.enqueue(kind, beside); });
-    returns_soon("work on a stream beside one that stands", [&] { beside.wait(); });
-    expect(!held.done(), "stream_query says that a stream is done while a host function on it waits");
+    returns_soon(name + " on a blocked stream", [&] { first.enqueue(kind, held); });
+    expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
+    returns_soon(name + " on a stream next to a blocked one", [&] { second.enqueue(kind, beside); });
+    returns_soon("work on a stream next to a blocked one", [&] { beside.wait(); });
+    expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
   }
   held.wait();
   first.verify(kind);
@@ -55,10 +55,10 @@ void events(const Subject& subject) {
   const Event event(accelerator);
   Gate gate;
   gate.hold(accelerator, held);
-  returns_soon("event_record on a stream that stands", [&] { event.record(held); });
+  returns_soon("event_record on a blocked stream", [&] { event.record(held); });
   returns_soon("stream_wait_event for an event that was not reached",
                [&] { must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, beside, event)); });
-  returns_soon("stream_query on a stream that stands", [&] { static_cast<void>(held.done()); });
+  returns_soon("stream_query on a blocked stream", [&] { static_cast<void>(held.done()); });
   returns_soon("event_query for an event that was not reached", [&] { static_cast<void>(event.done()); });
   gate.open();
   returns_soon("a stream that waited for an event", [&] { beside.wait(); });
@@ -72,12 +72,12 @@ void host_function(const Subject& subject) {
   {
     Gate gate;
     gate.hold(accelerator, held);
-    returns_soon("host_function on a stream that stands", [&] {
+    returns_soon("host_function on a blocked stream", [&] {
       for (int i = 0; i < 100; ++i) {
         must("host_function", accelerator.call(&Slots::host_function, function, static_cast<void*>(&calls), held));
       }
     });
-    expect(calls == 0, "a host function ran before what was enqueued on the stream earlier");
+    expect(calls == 0, "a host function ran before earlier work of its stream");
   }
   held.wait();
   expect(calls == 100, "of 100 host functions " + std::to_string(calls) + " ran");
@@ -91,7 +91,7 @@ void deep_queue(const Subject& subject) {
   {
     Gate gate;
     gate.hold(accelerator, held);
-    returns_soon("the last of 900 fills on a stream that stands", [&] {
+    returns_soon("the last of 900 fills on a blocked stream", [&] {
       for (int i = 0; i < 900; ++i) work.enqueue(WorkKind::kFill, held);
     });
   }

@@ -202,14 +202,14 @@ void large(const Subject& subject) {
 
 std::vector<Check> cast_checks() {
   return {
-      {"cast.exact", "small whole numbers stay what they are, between all types", exact},
-      {"cast.large", "casts of 16 million elements are whole", large, 90},
-      {"cast.huge", "a cast to more than 4 GiB is whole", huge_cast, 120},
-      {"cast.nearest", "what the target cannot hold becomes the nearest that it can, ties to even", nearest},
+      {"cast.exact", "casts between all types keep small whole numbers", exact},
+      {"cast.large", "casts of 16 million elements are complete", large, 90},
+      {"cast.huge", "a cast to more than 4 GiB is complete", huge_cast, 120},
+      {"cast.nearest", "values are rounded to the nearest value of the target type, ties to even", nearest},
       {"cast.once", "f64 and i64 are rounded once on their way to 16 bits", rounded_once},
-      {"cast.whole", "a float becomes the integer that it is without its fraction", to_whole},
-      {"cast.range", "floats past an integer's range become its least or largest value, NaN 0", clamped},
-      {"cast.overflow", "floats past the largest become infinity, NaN stays NaN", overflow},
+      {"cast.whole", "a float becomes an integer by dropping its fraction", to_whole},
+      {"cast.range", "floats beyond an integer's range become its least or largest value, NaN becomes 0", clamped},
+      {"cast.overflow", "floats beyond the largest become infinity, NaN stays NaN", overflow},
   };
 }
 

@@ -361,7 +361,7 @@ void repeatable(const Subject& subject) {
       for (int32_t r = 0; r < world_size; ++r) digests.push_back(ranks.hear(r, "sums"));
       ranks.finish();
       if (run == 0) first = digests;
-      expect(digests == first, "sums at world size " + std::to_string(world_size) + " have other bits at a second run");
+      expect(digests == first, "sums at world size " + std::to_string(world_size) + " have other bits in a second run");
     }
   }
 }
@@ -385,20 +385,20 @@ std::vector<Check> collective_checks() {
       {"collectives.reduce_scatter",
        "reduce_scatter is right at 1, 2, 3, 4, 7 and 8 ranks, for every type and operation", reduce_scatter, 90},
       {"collectives.broadcast", "broadcast is right at 1, 2, 3, 4, 7 and 8 ranks, from every rank", broadcast, 90},
-      {"collectives.barrier", "barrier comes back at 1, 2, 3, 4, 7 and 8 ranks", barrier, 90},
-      {"collectives.all_gather_v",
-       "all_gather_v is right at 1, 2, 3, 4, 7 and 8 ranks, of which some have nothing to send", all_gather_v, 90},
+      {"collectives.barrier", "barrier ends at 1, 2, 3, 4, 7 and 8 ranks", barrier, 90},
+      {"collectives.all_gather_v", "all_gather_v is right at 1, 2, 3, 4, 7 and 8 ranks, some of which send nothing",
+       all_gather_v, 90},
       {"collectives.messages", "every rank of a group may send to every rank, at 1, 2, 3, 4, 7 and 8 ranks", messages,
        90},
       {"collectives.one_way", "messages without a group arrive in the order of the calls", one_way, 60},
-      {"collectives.groups", "a group enqueues nothing before its end, and does not nest", groups, 60},
+      {"collectives.groups", "a group enqueues nothing before its end and does not nest", groups, 60},
       {"collectives.late", "no collective is done before the last rank has called it", waits_for_all, 60},
-      {"collectives.query", "comm_query tells whether comm_destroy would end something", queried},
+      {"collectives.query", "comm_query reports whether comm_destroy would end something", queried},
       {"collectives.order", "collectives run in stream order, between other work and on two streams in turn",
        in_stream_order, 60},
-      {"collectives.huge", "collectives and messages of more than 4 GiB are whole", huge_collectives, 300},
+      {"collectives.huge", "collectives and messages of more than 4 GiB are complete", huge_collectives, 300},
       {"collectives.rank_order", "sums of f32 and f64 are added in rank order, bit by bit", rank_order, 90},
-      {"collectives.repeat", "the same input has the same bits at a second run", repeatable, 90},
+      {"collectives.repeat", "the same input gives the same bits in a second run", repeatable, 90},
   };
 }
 

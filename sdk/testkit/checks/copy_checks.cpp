@@ -179,14 +179,14 @@ void fill_nothing(const Subject& subject) {
 
 std::vector<Check> copy_checks() {
   return {
-      {"copy.device", "a copy within device memory moves its bytes and no other", within_device},
-      {"copy.host", "a copy from plain or pinned host memory and back moves its bytes and no other", with_host},
+      {"copy.device", "a copy within device memory moves its bytes and no others", within_device},
+      {"copy.host", "a copy from plain or pinned host memory and back moves its bytes and no others", with_host},
       {"copy.empty", "copies of 0 bytes are no error and change nothing", of_nothing},
-      {"copy.batch", "a batch of copies does all of them, and its array may go at once", batch},
-      {"copy.large", "a copy of 48 MiB is whole", large_copies},
-      {"copy.huge", "a copy of more than 4 GiB is whole", huge_copy, 120},
-      {"copy.devices", "copies between all pairs of devices are whole", between_devices, 60},
-      {"fill.bytes", "a fill sets its bytes and no other", fill},
+      {"copy.batch", "a batch of copies makes all of them, and its array may be freed at once", batch},
+      {"copy.large", "a copy of 48 MiB is complete", large_copies},
+      {"copy.huge", "a copy of more than 4 GiB is complete", huge_copy, 120},
+      {"copy.devices", "copies between all pairs of devices are complete", between_devices, 60},
+      {"fill.bytes", "a fill sets its bytes and no others", fill},
       {"fill.empty", "a fill of 0 bytes is no error and changes nothing", fill_nothing, 10},
   };
 }

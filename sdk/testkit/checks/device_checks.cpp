@@ -18,7 +18,7 @@ void count(const Subject& subject) {
   const Accelerator accelerator(subject, Accelerator::Devices::kAnyNumber);
   const int32_t first = counted(accelerator);
   expect(first >= 0, "device_count set " + std::to_string(first));
-  expect(counted(accelerator) == first, "device_count answers otherwise when asked again");
+  expect(counted(accelerator) == first, "a second call of device_count gives another number");
 }
 
 void properties(const Subject& subject) {
@@ -49,7 +49,7 @@ void older_host(const Subject& subject) {
   std::memset(found.name, 'x', sizeof(found.name));
   must("device_properties", accelerator.call(&Slots::device_properties, 0, &found));
   for (const char c : found.name) {
-    expect(c == 'x', "device_properties wrote past struct_size; PLIANT_HAS tells which fields the host knows");
+    expect(c == 'x', "device_properties wrote past struct_size; PLIANT_HAS shows which fields the host knows");
   }
 }
 
@@ -137,10 +137,9 @@ std::vector<Check> device_checks() {
       {"device.count", "the number of devices is 0 or more, and the same at every call", count},
       {"device.properties", "every device has a name, memory and known capabilities", properties},
       {"device.older_host", "a host that knows fewer properties gets only those", older_host},
-      {"device.range", "a device that does not exist is refused by every call, and is the device of the error",
-       out_of_range},
-      {"device.errors", "what cannot be is refused with a status and a message", errors},
-      {"device.null_error", "a refusal needs no error struct", no_error_wanted},
+      {"device.range", "every call refuses a device that does not exist and names it in the error", out_of_range},
+      {"device.errors", "invalid arguments are refused with a status and a message", errors},
+      {"device.null_error", "a refusal works without an error struct", no_error_wanted},
   };
 }
 

@@ -43,7 +43,7 @@ Bytes wanted_digests(const Bytes& blocks) {
 
 /// Skips the check where the device takes no digests.
 void enqueue(const Accelerator& accelerator, void* to, const void* from, uint64_t blocks, const Stream& stream) {
-  if (accelerator.slots().digest_blocks_async == nullptr) skip("it does not have the optional digest_blocks_async");
+  if (accelerator.slots().digest_blocks_async == nullptr) skip("it lacks the optional digest_blocks_async");
   const Outcome outcome =
       accelerator.call(&Slots::digest_blocks_async, static_cast<uint64_t*>(to), from, blocks, stream);
   if (outcome.status == PLIANT_UNIMPLEMENTED) skip(outcome.message);
@@ -85,9 +85,9 @@ void in_order(const Subject& subject) {
     Gate gate;
     gate.hold(accelerator, held);
     must("fill_async", accelerator.call(&Slots::fill_async, static_cast<void*>(from.at()), 42, kBlocks * kBlock, held));
-    returns_soon("digest_blocks_async on a stream that stands",
+    returns_soon("digest_blocks_async on a blocked stream",
                  [&] { enqueue(accelerator, to.at(), from.at(), kBlocks, held); });
-    expect(!held.done(), "stream_query says that a stream is done while a host function on it waits");
+    expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
   }
   held.wait();
   expect(to.get("digest_blocks_async") == wanted_digests(Bytes(kBlocks * kBlock, 42)),
@@ -98,7 +98,7 @@ void in_order(const Subject& subject) {
 
 std::vector<Check> digest_checks() {
   return {
-      {"digest.exact", "digests of blocks are those that the ABI defines, and nothing else changes", exact_digests},
+      {"digest.exact", "digests of blocks are those that the ABI defines, and no other memory changes", exact_digests},
       {"digest.order", "a digest returns at once and waits for earlier work on its stream", in_order},
   };
 }

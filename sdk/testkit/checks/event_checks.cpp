@@ -76,7 +76,7 @@ void recorded_by_now_once(const Accelerator& accelerator) {
   idle.wait();
   fill(accelerator, memory, 1, waits);
   let_run(accelerator);
-  expect(!waits.done(), "recording an event again let a stream go that waits for the earlier recording");
+  expect(!waits.done(), "recording an event again released a stream that waits for the earlier recording");
   gate.open();
   waits.wait();
 }
@@ -91,7 +91,7 @@ void never_recorded(const Subject& subject) {
   const Accelerator accelerator(subject);
   const Stream stream(accelerator);
   const Event event(accelerator);
-  expect(event.done(), "event_query says that an event is not done that was never recorded");
+  expect(event.done(), "event_query reports an event that was never recorded as not done");
   returns_soon("event_synchronize on an event that was never recorded", [&] { event.wait(); });
   must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, stream, event));
   returns_soon("a stream that waits for an event that was never recorded", [&] { stream.wait(); });
@@ -105,11 +105,11 @@ void event_query(const Subject& subject) {
   gate.hold(accelerator, stream);
   event.record(stream);
   for (int i = 0; i < 20; ++i) {
-    expect(!event.done(), "event_query says that an event is done while work before it waits");
+    expect(!event.done(), "event_query reports an event as done while work before it waits");
   }
   gate.open();
   stream.wait();
-  expect(event.done(), "event_query says that an event is not done after its stream was synchronized");
+  expect(event.done(), "event_query reports an event as not done after its stream was synchronized");
 }
 
 void elapsed(const Subject& subject) {
@@ -128,7 +128,7 @@ void elapsed(const Subject& subject) {
   const auto between = [&](const Event& from, const Event& to) {
     double seconds = -1;
     must("event_elapsed", accelerator.call(&Slots::event_elapsed, from, to, &seconds));
-    expect(seconds >= 0 && seconds < 600, "event_elapsed tells of " + std::to_string(seconds) + " seconds");
+    expect(seconds >= 0 && seconds < 600, "event_elapsed returns " + std::to_string(seconds) + " seconds");
     return seconds;
   };
   const double parts = between(begin, middle) + between(middle, end);
@@ -160,7 +160,7 @@ void elapsed_seconds(const Subject& subject) {
   double seconds = -1;
   must("event_elapsed", accelerator.call(&Slots::event_elapsed, begin, end, &seconds));
   if (seconds >= 0.018 && seconds <= most * 1.1 + 1e-3) return;
-  warn("event_elapsed tells of " + std::to_string(seconds) + " seconds between two events with 0.02 seconds of work " +
+  warn("event_elapsed returns " + std::to_string(seconds) + " seconds between two events with 0.02 seconds of work " +
        "between them, of " + std::to_string(most) + " in all; is it in seconds?");
 }
 
@@ -197,10 +197,10 @@ std::vector<Check> event_checks() {
       {"order.rerecorded", "stream_wait_event waits for the event as recorded at the time of the call",
        recorded_by_now},
       {"order.never_recorded", "an event that was never recorded is done", never_recorded},
-      {"order.event_query", "event_query tells the truth", event_query},
+      {"order.event_query", "event_query is right before, during and after work", event_query},
       {"order.elapsed", "the time between events is not negative, and adds up", elapsed},
-      {"order.elapsed_seconds", "the time between events is told in seconds", elapsed_seconds},
-      {"order.elapsed_refused", "times of events that are untimed or not reached are refused", elapsed_refused},
+      {"order.elapsed_seconds", "the time between events is in seconds", elapsed_seconds},
+      {"order.elapsed_refused", "times of events without timing or not reached are refused", elapsed_refused},
   };
 }
 

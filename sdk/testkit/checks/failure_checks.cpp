@@ -164,7 +164,7 @@ void left_joining(const Subject& subject) {
   }
   ranks.tell_all();
   ranks.finish();
-  if (waits) warn("who joins after a rank has left waits for it, until somebody aborts");
+  if (waits) warn("a rank that joins after another has left waits for it until a rank aborts");
 }
 
 /// Those of which rank 1 names another count, and then another type.
@@ -214,7 +214,7 @@ void judge_told(const std::vector<Told>& all_told, const std::string& what) {
     all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + " has " + std::to_string(other) +
            " as the rank of its error: " + told.outcome.text();
   }
-  fail("after " + what + " no rank was told which ranks disagree: " + all);
+  fail("after " + what + " no error named the ranks that disagree: " + all);
 }
 
 void mismatched(const Subject& subject) {
@@ -249,14 +249,14 @@ std::vector<Script> failure_scripts() {
 std::vector<Check> failure_checks() {
   return {
       {"failure.mismatch",
-       "ranks whose collectives differ in kind, size, type, operation or root all get an error, and one says who "
-       "differs",
+       "ranks whose collectives differ in kind, size, type, operation or root all get an error, and one error names "
+       "the rank that differs",
        mismatched, 120},
-      {"failure.abort", "comm_abort ends every collective, now and later, and may come twice", aborted, 120},
+      {"failure.abort", "comm_abort ends every collective, now and later, and may be called twice", aborted, 120},
       {"failure.abort_joining", "comm_abort ends the wait for ranks that have not joined", aborted_joining},
-      {"failure.destroy", "comm_destroy ends what is still running in its process", destroyed, 120},
-      {"failure.leave", "comm_destroy ends what its peers still wait in", left, 120},
-      {"failure.leave_joining", "comm_destroy ends the wait of those who join later", left_joining},
+      {"failure.destroy", "comm_destroy ends the running work of its process", destroyed, 120},
+      {"failure.leave", "comm_destroy ends the calls in which its peers wait", left, 120},
+      {"failure.leave_joining", "comm_destroy ends the wait of ranks that join later", left_joining},
   };
 }
 

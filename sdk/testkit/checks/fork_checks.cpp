@@ -16,7 +16,7 @@ enum class Child { kExits, kExecutes };
 /// Nothing but calls that a child of a process with threads may make.
 void fork_and_wait(Child way) {
   const pid_t child = ::fork();
-  expect(child >= 0, "the system lets nobody fork");
+  expect(child >= 0, "the system does not allow fork");
   if (child == 0) {
     char name[] = "true";
     char* const words[] = {name, nullptr};
@@ -100,8 +100,8 @@ std::vector<Script> fork_scripts() {
 
 std::vector<Check> fork_checks() {
   return {
-      {"forks.harmless", "a child that forks off and ends, or runs another program, disturbs no rank", forks, 60},
-      {"forks.orphan", "a rank that is killed is lost, though a child that it forked lives on", orphan, 60},
+      {"forks.harmless", "a forked child that ends or runs another program disturbs no rank", forks, 60},
+      {"forks.orphan", "a killed rank is lost even if its forked child lives on", orphan, 60},
   };
 }
 

@@ -192,7 +192,7 @@ void leaks_script(const Rank& rank) {
   }
   const int64_t more = open_descriptors() - before;
   expect(more <= 0, std::to_string(more) + " file descriptors more are open after " + std::to_string(kRounds) +
-                        (rank.rank == 0 ? " allocations were exported and freed" : " imports came and went"));
+                        (rank.rank == 0 ? " allocations were exported and freed" : " imports were made and released"));
   end(rank);
 }
 
@@ -225,11 +225,11 @@ std::vector<Script> ipc_scripts() {
 std::vector<Check> ipc_checks() {
   return {
       {"ipc.memory", "one process reads and writes exchange memory of another, before and after the import", memory},
-      {"ipc.imports", "memory may be imported more than once, and is there until it was released as often", imports},
-      {"ipc.new_memory", "an allocation has another handle than one before it, at the same address, too", new_memory},
-      {"ipc.freed", "memory that was freed is not imported", freed},
-      {"ipc.refused", "only exchange memory is exported, and no process imports its own", refused},
-      {"ipc.leaks", "handles and imports leave no file descriptor behind", leaks},
+      {"ipc.imports", "memory may be imported more than once and is mapped until it was released as often", imports},
+      {"ipc.new_memory", "an allocation has another handle than an earlier one at the same address", new_memory},
+      {"ipc.freed", "freed memory cannot be imported", freed},
+      {"ipc.refused", "only exchange memory can be exported, and no process imports its own", refused},
+      {"ipc.leaks", "handles and imports leave no file descriptor open", leaks},
   };
 }
 

@@ -76,7 +76,7 @@ void order_script(const Rank& rank) {
 void see_recording(const Rank& rank, const Event& event) {
   const Accelerator& accelerator = rank.accelerator;
   meet(rank);  // recorded
-  expect(!event.done(), "event_query says that what another process has not reached is done");
+  expect(!event.done(), "event_query reports as done what another process has not reached");
   std::atomic<bool> back{false};
   Outcome outcome;
   std::thread waits([&] {
@@ -88,7 +88,7 @@ void see_recording(const Rank& rank, const Event& event) {
   meet(rank);  // to be let go
   returns_soon("event_synchronize of what another process has reached", [&] { waits.join(); });
   must("event_synchronize", outcome);
-  expect(event.done(), "event_query says that an event is not done for which the host has waited");
+  expect(event.done(), "event_query reports an event that the host has waited for as not done");
   meet(rank);  // seen
 }
 void make_recording(const Rank& rank, const Event& event, const Stream& stream) {
@@ -164,7 +164,7 @@ void rerecorded_script(const Rank& rank) {
   second.wait_for(event);
   returns_soon("a stream that waits for the later of two recordings by another process,", [&] { second.wait(); });
   let_run(accelerator);
-  expect(!first.done(), "recording an event again let a stream of another process go that waits for the earlier one");
+  expect(!first.done(), "recording an event again released a stream of another process that waits for the earlier one");
   meet(rank);
   first.wait();
   end(rank);
@@ -201,7 +201,7 @@ void killed_script(const Rank& rank) {
   const int64_t back_ns = now_ns();
   told("stream_synchronize of a stream that waits for an event", of_stream);
   told("event_synchronize", of_host);
-  expect(event.done(), "event_query says that an event is not done whose process was killed");
+  expect(event.done(), "event_query reports an event whose process was killed as not done");
   rank.tell(std::to_string(back_ns));
   rank.hear();
 }
@@ -361,7 +361,7 @@ void killed(const Subject& subject) {
   const int64_t back_ns = std::stoll(ranks.hear(1, "end of the wait for an event of a process that was killed"));
   const auto late_ms = static_cast<double>(back_ns - death_ns) * 1e-6;
   if (late_ms > kPromisedMs) {
-    warn("who waited for an event of a killed process was back after " + std::to_string(late_ms) +
+    warn("waiting for an event of a killed process ended after " + std::to_string(late_ms) +
          " ms; 100 ms are promised");
   }
   ranks.tell(1);
@@ -383,13 +383,14 @@ std::vector<Check> ipc_event_checks() {
        order},
       {"ipc.event_states", "event_query and event_synchronize see what another process records, once and again",
        states},
-      {"ipc.event_rerecorded", "a later recording of one process lets nobody go who waits for an earlier", rerecorded},
-      {"ipc.event_killed", "who waits for an event whose process is killed is told so", killed},
-      {"ipc.event_lasts", "a recording is reached in other processes though the event was destroyed", lasts},
-      {"ipc.event_destroyed", "an event that was destroyed is not imported, and an imported one not exported",
+      {"ipc.event_rerecorded", "a later recording releases no process that waits for an earlier one", rerecorded},
+      {"ipc.event_killed", "waiting for an event whose process is killed fails with an error", killed},
+      {"ipc.event_lasts", "a recording is reached in other processes even if the event was destroyed", lasts},
+      {"ipc.event_destroyed", "a destroyed event cannot be imported, and an imported one cannot be exported",
        destroyed_events},
-      {"ipc.event_refused", "only events made for it are exported, and no process imports its own", refused_events},
-      {"ipc.event_leaks", "events that were exported and imported leave no file descriptor behind", event_leaks},
+      {"ipc.event_refused", "only events created for it can be exported, and no process imports its own",
+       refused_events},
+      {"ipc.event_leaks", "exported and imported events leave no file descriptor open", event_leaks},
   };
 }
 

@@ -39,7 +39,7 @@ HandlePost::HandlePost(const Rank& rank) : HandlePost() {
   // Bound without a name it gets one that nobody else has.
   if (::bind(socket_, reinterpret_cast<sockaddr*>(&bound), sizeof(sa_family_t)) != 0 ||
       ::getsockname(socket_, reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
-    fail("this kit got no socket: " + std::string(std::strerror(errno)));
+    fail("the kit cannot create a socket: " + std::string(std::strerror(errno)));
   }
   rank.tell(std::string(bound.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1));
 }
@@ -50,7 +50,7 @@ HandlePost::HandlePost(const std::string& name) : HandlePost() {
   std::memcpy(to.sun_path + 1, name.data(), std::min(name.size(), sizeof(to.sun_path) - 1));
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (::connect(socket_, reinterpret_cast<sockaddr*>(&to), length) != 0) {
-    fail("this kit cannot reach its other rank: " + std::string(std::strerror(errno)));
+    fail("the kit cannot reach its other rank: " + std::string(std::strerror(errno)));
   }
 }
 

@@ -58,7 +58,7 @@ void instances(const Subject& subject) {
   use_everything(subject);                // what the first use leaves in the process stays
   const Census before;
   for (int i = 0; i < kLeakRounds; ++i) use_everything(subject);
-  compare(before, std::to_string(kLeakRounds) + " instances came and went");
+  compare(before, std::to_string(kLeakRounds) + " instances were created and destroyed");
 }
 
 void communicators_script(const Rank& rank) {
@@ -73,7 +73,7 @@ void communicators_script(const Rank& rank) {
   once();
   const Census before;
   for (int i = 0; i < kLeakRounds; ++i) once();
-  compare(before, std::to_string(kLeakRounds) + " communicators came and went");
+  compare(before, std::to_string(kLeakRounds) + " communicators were created and destroyed");
 }
 
 void communicators(const Subject& subject) {
@@ -91,8 +91,8 @@ std::vector<Script> leak_scripts() {
 
 std::vector<Check> leak_checks() {
   return {
-      {"leaks.instances", "instances that are destroyed leave no file descriptor and no thread behind", instances},
-      {"leaks.communicators", "communicators that are destroyed leave no file descriptor and no thread behind",
+      {"leaks.instances", "destroyed instances leave no file descriptor open and no thread running", instances},
+      {"leaks.communicators", "destroyed communicators leave no file descriptor open and no thread running",
        communicators, 60},
   };
 }

@@ -48,7 +48,7 @@ void stream_first(const Subject& subject) {
     fill(accelerator, memory, 1, stream);
     end.record(stream);
   }
-  expect(end.done(), "event_query says that an event is not done after its stream was destroyed");
+  expect(end.done(), "event_query reports an event as not done after its stream was destroyed");
   returns_soon("event_synchronize on an event whose stream was destroyed", [&] { end.wait(); });
   const Stream other(accelerator);
   must("stream_wait_event", accelerator.call(&Slots::stream_wait_event, other, end));

@@ -16,11 +16,10 @@ using Slots = pliant_accelerator;
 class Limit {
  public:
   Limit(decltype(RLIMIT_NOFILE) what, uint64_t most) : what_(what) {
-    expect(::getrlimit(what_, &before_) == 0, "the system does not tell its limits");
+    expect(::getrlimit(what_, &before_) == 0, "cannot read the limits of the system");
     struct rlimit lower = before_;
     lower.rlim_cur = most;
-    if (most >= before_.rlim_max || ::setrlimit(what_, &lower) != 0)
-      skip("the system does not let its limits be lowered");
+    if (most >= before_.rlim_max || ::setrlimit(what_, &lower) != 0) skip("cannot lower the limits of the system");
   }
   ~Limit() { ::setrlimit(what_, &before_); }
   Limit(const Limit&) = delete;
@@ -115,9 +114,10 @@ void shared_memory(const Subject& subject) {
 
 std::vector<Check> limit_checks() {
   return {
-      {"limits.files", "without file descriptors calls work or are refused in words, and work again later", files, 60},
+      {"limits.files", "without file descriptors calls work or are refused with a message, and work again later", files,
+       60},
       {"limits.shared_memory",
-       "communicators in a process that may not write large files work or are refused in words, and work again later",
+       "communicators in a process with a file size limit work or are refused with a message, and work again later",
        shared_memory, 60},
   };
 }

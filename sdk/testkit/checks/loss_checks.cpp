@@ -139,11 +139,9 @@ std::vector<Script> loss_scripts() {
 std::vector<Check> loss_checks() {
   return {
       {"failure.stopped", "a collective with a stopped rank is right when the rank goes on", stopped, 120},
-      {"failure.killed", "survivors of a rank that never comes are told its number within 100 ms of its death", killed,
-       120},
-      {"failure.killed_within",
-       "survivors of a rank that dies in the middle of calls are told its number within 100 ms", killed_in_the_middle,
-       120},
+      {"failure.killed", "survivors of a rank that never joins get its number within 100 ms of its death", killed, 120},
+      {"failure.killed_within", "survivors of a rank that dies during calls get its number within 100 ms",
+       killed_in_the_middle, 120},
   };
 }
 

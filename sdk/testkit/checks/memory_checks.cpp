@@ -86,8 +86,8 @@ void plausible(const Subject& subject) {
   const Accelerator accelerator(subject);
   for (int32_t device = 0; device < accelerator.devices(); ++device) {
     const Info found = info(accelerator, device);
-    expect(found.total_bytes > 0, "memory_info tells of no memory at all");
-    expect(found.free_bytes <= found.total_bytes, "memory_info tells of more free memory, " +
+    expect(found.total_bytes > 0, "memory_info reports no memory at all");
+    expect(found.free_bytes <= found.total_bytes, "memory_info reports more free memory, " +
                                                       std::to_string(found.free_bytes) + " bytes, than there is, " +
                                                       std::to_string(found.total_bytes));
   }
@@ -101,7 +101,7 @@ void accounted(const Subject& subject) {
   if (before.free_bytes < 4 * kBytes) skip("less than 128 MiB of device memory are free");
   const Memory memory(accelerator, kBytes);
   if (info(accelerator).free_bytes >= before.free_bytes) {
-    warn("32 MiB were taken, and memory_info tells of no less free memory");
+    warn("32 MiB were allocated, but memory_info reports as much free memory as before");
   }
 }
 
@@ -213,8 +213,8 @@ void returned(const Subject& subject) {
   const Info after = info(accelerator);
   const uint64_t lost = before.free_bytes > after.free_bytes ? before.free_bytes - after.free_bytes : 0;
   expect(lost < 40 * kBytes, "after 400 pieces of 1 MiB were taken and given back, " + std::to_string(lost) +
-                                 " bytes less are free than before");
-  if (lost > 0) warn(std::to_string(lost) + " bytes less are free than before 400 pieces were taken and given back");
+                                 " fewer bytes are free than before");
+  if (lost > 0) warn(std::to_string(lost) + " fewer bytes are free than before 400 pieces were taken and given back");
 }
 
 /// Pieces of one size, each filled with its own number, are told apart again later.
@@ -318,20 +318,20 @@ std::vector<Script> memory_scripts() {
 std::vector<Check> memory_checks() {
   return {
       {"memory.aligned", "memory begins at a multiple of 64 bytes", aligned},
-      {"memory.apart", "no two pieces of memory overlap", apart},
-      {"memory.empty", "0 bytes are a pointer that can be freed", empty},
+      {"memory.apart", "pieces of memory do not overlap", apart},
+      {"memory.empty", "alloc of 0 bytes gives a pointer that can be freed", empty},
       {"memory.free_null", "freeing NULL does nothing", free_null},
-      {"memory.visible", "the CPU may use pinned memory, and device memory that is said to be visible", usable},
-      {"memory.shared", "shared memory, where it is claimed, is read and written by both the CPU and the device",
-       shared},
-      {"memory.info", "there is some memory, and no more of it is free than there is", plausible},
-      {"memory.accounted", "less memory is free after some was taken", accounted},
+      {"memory.visible", "the CPU can use pinned memory, and device memory that is host-visible", usable},
+      {"memory.shared", "shared memory, if claimed, is read and written by the CPU and the device", shared},
+      {"memory.info", "memory_info reports some memory, and no more free than total", plausible},
+      {"memory.accounted", "less memory is free after an allocation", accounted},
       {"memory.exhausted", "more memory than there is is refused as PLIANT_RESOURCE_EXHAUSTED", exhausted},
-      {"memory.filled", "a device whose memory is taken refuses more of it, and has it again when it is freed", filled},
-      {"memory.recovers", "after such a refusal the device goes on", recovers},
-      {"memory.reused", "memory that is taken after other memory was freed is nobody else's", reused},
+      {"memory.filled",
+       "a device without free memory refuses allocations, and accepts them again after memory is freed", filled},
+      {"memory.recovers", "the device works after such a refusal", recovers},
+      {"memory.reused", "memory allocated after a free belongs to one owner only", reused},
       {"memory.freed_twice", "freeing memory twice, or a foreign pointer, does no harm", freed_twice},
-      {"memory.returned", "memory that is freed is free again", returned},
+      {"memory.returned", "freed memory is available again", returned},
   };
 }
 

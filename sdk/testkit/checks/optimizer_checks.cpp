@@ -25,7 +25,7 @@ using Arrays = std::array<Floats, 4>;
 constexpr std::array kNames{"weights", "gradient", "first moments", "second moments"};
 
 void need_optimizer(const Accelerator& accelerator) {
-  if (accelerator.optimizer() == nullptr) skip("it does not have the optional extension pliant.optimizer/0");
+  if (accelerator.optimizer() == nullptr) skip("it lacks the optional extension pliant.optimizer/0");
 }
 
 /// Skips the check where the device cannot.
@@ -172,8 +172,8 @@ void update_in_order(const Subject& subject) {
     gate.hold(accelerator, held);
     must("fill_async", accelerator.call(&Slots::fill_async, static_cast<void*>(arrays.at(1)), 1,
                                         wanted[1].size() * sizeof(float), held));
-    returns_soon("adamw_async on a stream that stands", [&] { update(arrays, some_update(true), held); });
-    expect(!held.done(), "stream_query says that a stream is done while a host function on it waits");
+    returns_soon("adamw_async on a blocked stream", [&] { update(arrays, some_update(true), held); });
+    expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
   }
   held.wait();
   std::memset(wanted[1].data(), 1, wanted[1].size() * sizeof(float));
@@ -273,9 +273,9 @@ void norms_in_order(const Subject& subject) {
     gate.hold(accelerator, held);
     must("fill_async",
          accelerator.call(&Slots::fill_async, static_cast<void*>(from.at()), 1, kCount * sizeof(float), held));
-    returns_soon("squared_norms_async on a stream that stands",
+    returns_soon("squared_norms_async on a blocked stream",
                  [&] { take_norms(accelerator, to.at(), from.at(), kCount, held); });
-    expect(!held.done(), "stream_query says that a stream is done while a host function on it waits");
+    expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
   }
   held.wait();
   const std::string wrong = difference_of(to.get("squared_norms_async"), wanted);

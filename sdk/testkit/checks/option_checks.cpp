@@ -41,9 +41,9 @@ void sound_options(const Subject& subject) {
     expect(option.key != nullptr, "option " + std::to_string(i) + " has no key");
     const std::string name = std::string("option ") + option.key;
     expect(std::regex_match(option.key, std::regex("[a-z][a-z0-9_]*")), name + ": a key is [a-z][a-z0-9_]*");
-    expect(keys.insert(option.key).second, name + " is there twice");
+    expect(keys.insert(option.key).second, name + " is not unique");
     expect(option.doc != nullptr && std::regex_match(option.doc, std::regex(".+[.]")),
-           name + ": its doc is no sentence that ends with a full stop");
+           name + ": its doc must be a sentence with a full stop");
     expect(option.unit != nullptr, name + ": its unit is NULL; \"\" says that it has none");
     expect(option.type >= PLIANT_BOOL && option.type <= PLIANT_STRING_LIST, name + " has an unknown type");
     if ((option.flags & PLIANT_OPTION_HAS_MIN) != 0 && (option.flags & PLIANT_OPTION_HAS_MAX) != 0) {
@@ -71,7 +71,7 @@ void option_limits(const Subject& subject) {
       const OwnInstance instance(plugin, options);
       const std::string name = std::string("option ") + option.key + " at its " + (low ? "least" : "largest");
       if (instance.status() == PLIANT_OK) {
-        expect(instance.self() != nullptr, name + ": create answered OK and made nothing");
+        expect(instance.self() != nullptr, name + ": create answered OK and created nothing");
         continue;
       }
       expect(instance.self() == nullptr, name + ": create failed and left an instance");

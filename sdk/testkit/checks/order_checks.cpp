@@ -34,7 +34,7 @@ void nothing_before(const Subject& subject, WorkKind kind) {
     const bool untouched = work.untouched();
     gate.open();
     call.get();
-    expect(untouched, std::string(name_of(kind)) + " did its work before what was enqueued on the stream earlier");
+    expect(untouched, std::string(name_of(kind)) + " ran before earlier work of its stream");
   }
   stream.wait();
   work.verify(kind);
@@ -84,13 +84,13 @@ void chain(const Subject& subject) {
 
 void stream_query_once(const Accelerator& accelerator) {
   const Stream stream(accelerator);
-  expect(stream.done(), "stream_query says that a new stream is not done");
+  expect(stream.done(), "stream_query reports a new stream as not done");
   Gate gate;
   gate.hold(accelerator, stream);
-  for (int i = 0; i < 20; ++i) expect(!stream.done(), "stream_query says that a stream is done while work on it waits");
+  for (int i = 0; i < 20; ++i) expect(!stream.done(), "stream_query reports a stream as done while work on it waits");
   gate.open();
   stream.wait();
-  expect(stream.done(), "stream_query says that a stream is not done after it was synchronized");
+  expect(stream.done(), "stream_query reports a stream as not done after it was synchronized");
 }
 
 /// A stream's thread may note late that its work is done; of many times it once will.
@@ -141,8 +141,8 @@ void apart_streams(const Subject& subject) {
   Gate gate;
   gate.hold(accelerator, held);
   fill(accelerator, memory, 5, free_one);
-  returns_soon("stream_synchronize on a stream beside one that stands", [&] { free_one.wait(); });
-  expect(first_byte(accelerator, memory) == 5, "work on a stream beside one that stands has not run");
+  returns_soon("stream_synchronize on a stream next to a blocked one", [&] { free_one.wait(); });
+  expect(first_byte(accelerator, memory) == 5, "work on a stream next to a blocked one did not run");
 }
 
 void host_functions(const Subject& subject) {
@@ -217,10 +217,10 @@ std::vector<Check> order_checks() {
       {"order.reduce", "a reduction waits for earlier work on its stream", order_reduce},
       {"order.cast", "a cast waits for earlier work on its stream", order_cast},
       {"order.chain", "300 reductions on one stream each see the result of the one before", chain},
-      {"order.stream_query", "stream_query tells the truth", stream_query},
+      {"order.stream_query", "stream_query is right before, during and after work", stream_query},
       {"order.event_synchronize", "event_synchronize waits", event_synchronize},
       {"order.stream_synchronize", "stream_synchronize waits", stream_synchronize},
-      {"order.apart", "a stream runs beside one that stands", apart_streams},
+      {"order.apart", "a stream runs next to a blocked one", apart_streams},
       {"order.host_function", "every host function runs once, in stream order", host_functions},
       {"order.roles", "streams of every role and priority do all kinds of work", roles},
       {"order.destroy", "stream_destroy waits for enqueued work", destroy_waits},

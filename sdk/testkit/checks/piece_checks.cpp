@@ -350,8 +350,8 @@ std::vector<Check> piece_checks() {
        pieces_gathered, 90},
       {"pieces.scatter", "scatter_pieces is right at 1, 2, 3, 4, 7 and 8 ranks, of all ranks, of some and of none",
        pieces_scattered, 90},
-      {"pieces.groups", "collectives of pieces in a group are right, beside others and messages", pieces_in_groups, 60},
-      {"pieces.refused", "wrong tables of pieces are refused, and the communicator goes on", pieces_refused, 60},
+      {"pieces.groups", "collectives of pieces in a group are right next to others and messages", pieces_in_groups, 60},
+      {"pieces.refused", "wrong tables of pieces are refused, and the communicator still works", pieces_refused, 60},
   };
 }
 

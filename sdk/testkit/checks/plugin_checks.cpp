@@ -69,7 +69,7 @@ void defaults(const Subject& subject) {
   const OptionRow options(plugin, subject.settings);
   const OwnInstance instance(plugin, options);
   expect(instance.status() == PLIANT_OK, "create answered " + instance.text());
-  expect(instance.self() != nullptr, "create answered OK and made nothing");
+  expect(instance.self() != nullptr, "create answered OK and created nothing");
   expect(!exercise(instance).empty(), "the instance answers nothing");
 }
 
@@ -92,13 +92,13 @@ void independent(const Subject& subject) {
   }
   const OwnInstance first(plugin, options);
   auto second = std::make_unique<OwnInstance>(plugin, options);
-  expect(exercise(first) == alone, "beside another instance the first one answers otherwise than alone");
-  expect(exercise(*second) == alone, "an instance answers otherwise after another one was used");
+  expect(exercise(first) == alone, "beside another instance the first one answers differently than alone");
+  expect(exercise(*second) == alone, "an instance answers differently after another one was used");
   second.reset();
   const std::string again = exercise(first);  // what has state goes on from there
   expect(plugin.record().save != nullptr || again == alone,
-         "an instance without state answers otherwise after another one was destroyed");
-  expect(exercise(OwnInstance(plugin, options)) == alone, "a later instance answers otherwise than the first one");
+         "an instance without state answers differently after another one was destroyed");
+  expect(exercise(OwnInstance(plugin, options)) == alone, "a later instance answers differently than the first one");
 }
 
 void extensions(const Subject& subject) {
@@ -142,16 +142,15 @@ std::vector<Check> plugin_checks() {
       {"plugin.record", "its record is complete", complete},
       {"plugin.options", "every option has a name, a sentence that explains it and a default inside its range",
        sound_options},
-      {"plugin.defaults", "its defaults make a working instance", defaults},
-      {"plugin.limits", "at the limits of each option it makes an instance or says why not", option_limits},
-      {"plugin.thousand", "a thousand instances come and go", thousand, 60},
-      {"plugin.independent", "two instances do not know of each other", independent},
+      {"plugin.defaults", "its defaults create a working instance", defaults},
+      {"plugin.limits", "at the limits of each option it creates an instance or explains why not", option_limits},
+      {"plugin.thousand", "a thousand instances are created and destroyed", thousand, 60},
+      {"plugin.independent", "two instances are independent", independent},
       {"plugin.state", "saved state comes back byte for byte, in portions of any size", state_returns},
       {"plugin.damaged_state", "state that is cut short or has bytes left over is refused and changes nothing",
        damaged_state},
-      {"plugin.extension", "its extensions have their slots; an unknown one is not there, and that is no error",
-       extensions},
-      {"plugin.unmapped", "closing it takes it out of memory", unmapped},
+      {"plugin.extension", "its extensions have their slots; asking for an unknown one is not an error", extensions},
+      {"plugin.unmapped", "closing it unloads it", unmapped},
   };
 }
 

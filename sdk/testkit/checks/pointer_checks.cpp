@@ -14,7 +14,7 @@ using Slots = pliant_accelerator;
 constexpr uint64_t kBytes = 1000003;
 
 pliant_pointer_info asked(const Accelerator& accelerator, const void* pointer) {
-  if (accelerator.slots().pointer_info == nullptr) skip("it does not have the optional pointer_info");
+  if (accelerator.slots().pointer_info == nullptr) skip("it lacks the optional pointer_info");
   pliant_pointer_info found{};
   found.struct_size = sizeof(found);
   must("pointer_info", accelerator.call(&Slots::pointer_info, pointer, &found));
@@ -47,7 +47,7 @@ void known_at(const pliant_pointer_info& found, const Kind& kind, int32_t device
   const bool of_none = found.device == -1 && !is_on_device(kind.memory);
   expect(found.device == device || of_none,
          "pointer_info takes " + what + " for memory of device " + std::to_string(found.device));
-  if (found.base == nullptr) return expect(found.bytes == 0, "pointer_info tells bytes of " + what + ", and no base");
+  if (found.base == nullptr) return expect(found.bytes == 0, "pointer_info gives bytes of " + what + ", and no base");
   const auto base = reinterpret_cast<uintptr_t>(found.base);
   const auto first = reinterpret_cast<uintptr_t>(begin);
   expect(base <= first && found.bytes >= kBytes + (first - base), "pointer_info says that the allocation of " + what +
@@ -85,7 +85,7 @@ void unknown(const Subject& subject) {
     const pliant_pointer_info found = asked(accelerator, pointer);
     expect(found.memory == 0, "pointer_info takes " + what + " for memory of kind " + std::to_string(found.memory));
     expect(found.device == -1 && found.base == nullptr && found.bytes == 0,
-           "pointer_info does not know " + what + ", and yet tells of its device or range");
+           "pointer_info does not know " + what + " but gives its device or range");
   };
   const int on_stack = 0;
   const std::vector<int> on_heap(1000);
@@ -117,7 +117,7 @@ void older_host(const Subject& subject) {
   const void* const pointer = memory.at();
   must("pointer_info", accelerator.call(&Slots::pointer_info, pointer, &found));
   expect(found.base == &own && found.bytes == 42,
-         "pointer_info wrote past struct_size; PLIANT_HAS tells which fields the host knows");
+         "pointer_info wrote past struct_size; PLIANT_HAS shows which fields the host knows");
   expect(found.memory != 0, "pointer_info says nothing to a host whose struct ends before base");
 }
 
@@ -125,9 +125,9 @@ void older_host(const Subject& subject) {
 
 std::vector<Check> pointer_checks() {
   return {
-      {"pointer.known", "of memory that alloc gave, kind and device are told, and a range that holds it", known},
-      {"pointer.unknown", "plain memory and memory that was freed is known to no accelerator", unknown},
-      {"pointer.older_host", "a host with an older struct of what a pointer leads to gets what fits", older_host},
+      {"pointer.known", "pointer_info gives kind, device and a containing range of memory from alloc", known},
+      {"pointer.unknown", "plain memory and freed memory belong to no accelerator", unknown},
+      {"pointer.older_host", "a host with an older pointer_info struct gets the fields that fit", older_host},
   };
 }
 

@@ -33,7 +33,7 @@ class OwnPages {
 };
 
 Outcome registered(const Accelerator& accelerator, const void* pointer, uint64_t bytes) {
-  if (accelerator.slots().register_host == nullptr) skip("it does not have the optional register_host");
+  if (accelerator.slots().register_host == nullptr) skip("it lacks the optional register_host");
   expect(accelerator.slots().unregister_host != nullptr, "it has register_host, and no unregister_host");
   return accelerator.call(&Slots::register_host, const_cast<void*>(pointer), bytes);
 }
@@ -62,7 +62,7 @@ class Registered {
 
 /// PLIANT_MEMORY_* of what is there, 0 for none; empty base and device where there is none.
 pliant_pointer_info told_of(const Accelerator& accelerator, const void* pointer) {
-  if (accelerator.slots().pointer_info == nullptr) skip("it does not have the optional pointer_info");
+  if (accelerator.slots().pointer_info == nullptr) skip("it lacks the optional pointer_info");
   pliant_pointer_info found{};
   found.struct_size = sizeof(found);
   must("pointer_info", accelerator.call(&Slots::pointer_info, pointer, &found));
@@ -84,7 +84,7 @@ void registered_known(const Subject& subject) {
                                                          std::to_string(found.memory) + ", not for pinned memory");
         const auto* const base = static_cast<const unsigned char*>(found.base);
         const bool holds = base == nullptr || (base <= begin && base + found.bytes >= begin + kLength);
-        expect(holds, "pointer_info tells a range of " + what + " that does not hold all that was registered");
+        expect(holds, "pointer_info gives a range of " + what + " that does not hold all that was registered");
       }
     }
     expect(told_of(accelerator, begin).memory == 0, "pointer_info knows memory that is registered no more");
@@ -105,11 +105,11 @@ void registered_copies(const Subject& subject) {
   {
     Gate gate;
     gate.hold(accelerator, stream);
-    returns_soon("copies between registered memory and the device, on a stream that stands,", [&] {
+    returns_soon("copies between registered memory and the device, on a blocked stream,", [&] {
       copy(device.at(), pages.at(), kOwnBytes);
       copy(pages.at(1), device.at(kOwnPage + 3), kOwnPage);
     });
-    expect(!stream.done(), "stream_query says that a stream is done while a host function on it waits");
+    expect(!stream.done(), "stream_query reports a stream as done while a host function on it waits");
   }
   stream.wait();
   Bytes got(kOwnBytes);
@@ -127,7 +127,7 @@ void registered_refused(const Subject& subject) {
   const auto refuses = [&](const void* pointer, uint64_t bytes, const std::string& what) {
     const Outcome outcome = registered(accelerator, pointer, bytes);
     expect(outcome.status == PLIANT_INVALID_ARGUMENT && !outcome.message.empty(),
-           "register_host of " + what + " answered " + outcome.text() + ", not PLIANT_INVALID_ARGUMENT in words");
+           "register_host of " + what + " answered " + outcome.text() + ", not PLIANT_INVALID_ARGUMENT with a message");
   };
   refuses(nullptr, 64, "NULL");
   refuses(pages.at(), 0, "0 bytes");
@@ -178,12 +178,12 @@ void registered_many(const Subject& subject) {
 
 std::vector<Check> register_checks() {
   return {
-      {"register.known", "registered memory is pinned memory, and none once it is unregistered", registered_known},
+      {"register.known", "registered memory is pinned memory until it is unregistered", registered_known},
       {"register.copies", "copies from and to registered memory return at once and move its bytes", registered_copies},
-      {"register.refused", "memory that is registered already, or given by alloc, is refused in words",
+      {"register.refused", "memory that is registered already or comes from alloc is refused with a message",
        registered_refused},
-      {"register.stays", "memory stays registered whatever other pointers are unregistered", registered_stays},
-      {"register.many", "memory is registered and unregistered again and again, side by side", registered_many},
+      {"register.stays", "memory stays registered when other pointers are unregistered", registered_stays},
+      {"register.many", "memory is registered and unregistered repeatedly, at neighbouring addresses", registered_many},
   };
 }
 

@@ -61,7 +61,7 @@ void survivors_script(const Rank& rank) {
   if (rank.numbers.at(0) == kShrink && !has(rank.accelerator, &Table::comm_shrink)) {
     comm.abort();
     const Comm made(next, id);
-    gather_ranks(next, made, "a communicator that was aborted and made anew without a rank");
+    gather_ranks(next, made, "a communicator that was aborted and created again without a rank");
     return;
   }
   if (rank.numbers.at(0) == kShrink) {
@@ -128,7 +128,7 @@ void grow_script(const Rank& rank) {
   if (!has(rank.accelerator, &Table::comm_grow)) {
     if (old) old->abort();
     const Comm made(rank, rank.id());
-    gather_ranks(rank, made, "a communicator that was aborted and made anew with one more rank");
+    gather_ranks(rank, made, "a communicator that was aborted and created again with one more rank");
     return;
   }
   const pliant_comm_id id = grow_id(rank, old ? &*old : nullptr);
@@ -157,9 +157,10 @@ std::vector<Script> renewal_scripts() {
 
 std::vector<Check> renewal_checks() {
   return {
-      {"renewal.create", "survivors of a killed rank make a new communicator at once, beside the old one", create, 60},
-      {"renewal.shrink", "survivors of a killed rank shrink their communicator, in the old order", shrink, 60},
-      {"renewal.grow", "a communicator grows by a new rank, and the old ones keep their numbers", grow, 60},
+      {"renewal.create", "survivors of a killed rank create a new communicator at once, while the old one exists",
+       create, 60},
+      {"renewal.shrink", "survivors of a killed rank shrink their communicator and keep their order", shrink, 60},
+      {"renewal.grow", "a communicator grows by a new rank, and the old ranks keep their numbers", grow, 60},
   };
 }
 

@@ -13,7 +13,7 @@ constexpr uint64_t kMs = 1000000;
 
 /// Skips the check where streams cannot.
 void spend(const Accelerator& accelerator, uint64_t nanoseconds, const Stream& stream) {
-  if (accelerator.slots().spend_async == nullptr) skip("it does not have the optional spend_async");
+  if (accelerator.slots().spend_async == nullptr) skip("it lacks the optional spend_async");
   const Outcome outcome = accelerator.call(&Slots::spend_async, nanoseconds, stream);
   if (outcome.status == PLIANT_UNIMPLEMENTED) skip(outcome.message);
   must("spend_async", outcome);
@@ -62,12 +62,12 @@ void spent_in_order(const Subject& subject) {
     Gate gate;
     gate.hold(accelerator, held);
     fill(accelerator, memory, 1, held);
-    returns_soon("spend_async on a stream that stands", [&] { spend(accelerator, 20 * kMs, held); });
+    returns_soon("spend_async on a blocked stream", [&] { spend(accelerator, 20 * kMs, held); });
     fill(accelerator, memory, 2, held);
-    expect(!held.done(), "stream_query says that a stream is done while a host function on it waits");
+    expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
   }
   held.wait();
-  expect(first_byte(accelerator, memory) == 2, "what is behind a time that is spent on a stream does not run");
+  expect(first_byte(accelerator, memory) == 2, "work behind spend_async does not run");
 }
 
 /// Seconds that a fill on a stream for gathers ends after a stream for computations has begun to spend 200 ms.
@@ -120,9 +120,9 @@ void spend_refused(const Subject& subject) {
 
 std::vector<Check> spend_checks() {
   return {
-      {"spend.length", "a stream is busy for as long as it is told, counted from when it comes to that", spent_as_long},
-      {"spend.order", "spend_async returns at once, and what is behind it waits and runs", spent_in_order},
-      {"spend.beside", "streams of other roles go on while a stream is busy", spent_beside},
+      {"spend.length", "a stream is busy for the given time, counted from its turn on the stream", spent_as_long},
+      {"spend.order", "spend_async returns at once, and later work waits and then runs", spent_in_order},
+      {"spend.beside", "streams of other roles run while a stream is busy", spent_beside},
       {"spend.refused", "no stream, and more than 10^12 nanoseconds, are refused", spend_refused},
   };
 }

@@ -64,7 +64,7 @@ void usable(const Subject& subject) {
       piece.at = take(accelerator, piece.bytes, stream);
       const auto address = reinterpret_cast<uintptr_t>(piece.at);
       expect(piece.bytes == 0 || (address != 0 && address % 64 == 0),
-             "alloc_async of " + std::to_string(piece.bytes) + " bytes gave an address that is no multiple of 64");
+             "alloc_async of " + std::to_string(piece.bytes) + " bytes gave an address that is not a multiple of 64");
       fill(accelerator, piece.at, static_cast<int32_t>(i) + 1, piece.bytes, stream);
     }
     for (const Piece& piece : pieces) {
@@ -87,9 +87,9 @@ void at_once(const Subject& subject) {
   unsigned char* const before = take(accelerator, kBytes, held);
   Gate gate;
   gate.hold(accelerator, held);
-  returns_soon("free_async on a stream that stands", [&] { give_back(accelerator, before, held); });
+  returns_soon("free_async on a blocked stream", [&] { give_back(accelerator, before, held); });
   unsigned char* made = nullptr;
-  returns_soon("alloc_async on a stream that stands", [&] { made = take(accelerator, kBytes, held); });
+  returns_soon("alloc_async on a blocked stream", [&] { made = take(accelerator, kBytes, held); });
   gate.open();
   give_back(accelerator, made, held);
   held.wait();
@@ -173,18 +173,19 @@ void trimmed(const Subject& subject) {
   const uint64_t after = free_bytes(accelerator);
   const uint64_t lost = before > after ? before - after : 0;
   expect(lost < kPieces / 2 * kPiece, "after 64 MiB were given back and trimmed, " + std::to_string(lost) +
-                                          " bytes less are free than before they were taken");
+                                          " fewer bytes are free than before they were taken");
 }
 
 }  // namespace
 
 std::vector<Check> stream_memory_checks() {
   return {
-      {"stream_memory.usable", "memory that is taken for a stream is apart, and its work may use it at once", usable},
+      {"stream_memory.usable",
+       "memory allocated for a stream overlaps no other, and the stream's work can use it at once", usable},
       {"stream_memory.at_once", "alloc_async and free_async return while a host function holds the stream", at_once},
-      {"stream_memory.order", "what is given back is nobody else's before the work in front of that has run", in_order},
+      {"stream_memory.order", "freed memory is not reused before the work in front of the free has run", in_order},
       {"stream_memory.exhausted", "more memory than there is is refused as PLIANT_RESOURCE_EXHAUSTED", exhausted},
-      {"stream_memory.trimmed", "trim to 0 gives back to the device what was kept", trimmed},
+      {"stream_memory.trimmed", "trim to 0 returns kept memory to the device", trimmed},
   };
 }
 

@@ -74,7 +74,7 @@ std::vector<Check> thread_checks() {
   return {
       {"threads.streams", "several threads enqueue on streams of their own", own_streams, 60},
       {"threads.one_stream", "several threads enqueue on one stream", one_stream},
-      {"threads.handles", "several threads make and destroy memory, streams and events", come_and_go, 60},
+      {"threads.handles", "several threads create and destroy memory, streams and events", come_and_go, 60},
   };
 }
 

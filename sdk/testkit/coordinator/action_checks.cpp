@@ -86,20 +86,20 @@ void room(const Subject& subject) {
 
 std::vector<Check> action_checks() {
   return {
-      {"actions.answered", "models and visits that are right get an answer", answered},
-      {"actions.form", "every action is one that hosts know, about a parameter that there is", form},
-      {"actions.gathered", "nothing that is whole is gathered again", gathered},
-      {"actions.waited", "nothing is waited for that is not gathered", waited},
-      {"actions.used", "what a module uses is gathered and waited for before it is entered", used},
+      {"actions.answered", "valid models and visits get an answer", answered},
+      {"actions.form", "every action is known to hosts and concerns an existing parameter", form},
+      {"actions.gathered", "gathered parameters are not gathered again", gathered},
+      {"actions.waited", "only gathered parameters are waited for", waited},
+      {"actions.used", "parameters of a module are gathered and waited for before it is entered", used},
       {"actions.released",
-       "what is released was gathered and waited for, and no module that is entered uses it or may use it unannounced",
+       "released parameters were gathered and waited for, and no entered module uses them or may use them unannounced",
        released},
-      {"actions.reduced", "only complete gradients are reduced, each once in a pass, none of frozen parameters",
+      {"actions.reduced", "only complete gradients are reduced, each once per pass, and none of frozen parameters",
        reduced},
-      {"actions.groups", "the actions of one collective stand side by side", groups},
+      {"actions.groups", "the actions of one collective are adjacent", groups},
       {"actions.places", "places in the arena are multiples of 256 and do not overlap", places},
-      {"actions.step_end", "nothing is whole after the end of a step", step_end},
-      {"actions.room", "a list that has no room is refused, and nothing is written past its end", room, 60},
+      {"actions.step_end", "nothing stays gathered after the end of a step", step_end},
+      {"actions.room", "a list without room is refused, and nothing is written past its end", room, 60},
   };
 }
 

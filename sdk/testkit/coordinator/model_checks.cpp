@@ -68,7 +68,7 @@ void module_parameters(const Subject& subject) {
 void dropped_trace(const Subject& subject) {
   for_each_sound(subject, [&](const Training& training, const Performance&) {
     Coordinator coordinator(subject);
-    if (!coordinator.can_drop_trace()) skip("it has no drop_trace: the host gives the model anew");
+    if (!coordinator.can_drop_trace()) skip("it has no drop_trace: the host calls set_model again");
     expect(coordinator.set_model(training.model).ok(), "set_model failed");
     sdk::CoordinatorRules rules(training.model);
     const Performance before = performed_steps(coordinator, rules, training.steps);
@@ -125,7 +125,7 @@ void budget(const Subject& subject) {
       if (made.stop && made.stop->kind != Stop::Kind::kRefusal) fail(made.stop->text);
     }
   });
-  if (kept == 0 && refused > 0) warn("it refuses every model that has a budget, also where all that is used fits");
+  if (kept == 0 && refused > 0) warn("it refuses every model with a budget, even if everything fits");
 }
 
 /// Gradients share the budget.
@@ -170,7 +170,7 @@ void counters(const Subject& subject) {
   const int32_t status = table->read(coordinator.self(), &room.counts, &error);
   expect(status == PLIANT_OK, "read answered status " + std::to_string(status) + ": " + error.message);
   expect(room.counts.trace >= PLIANT_TRACE_NONE && room.counts.trace <= PLIANT_TRACE_INVALID,
-         "its trace is " + std::to_string(room.counts.trace) + ", which is no PLIANT_TRACE_...");
+         "its trace is " + std::to_string(room.counts.trace) + ", which is not a PLIANT_TRACE_...");
   expect(room.counts.struct_size == sizeof(pliant_coordinator_counts) && room.behind == kUnwritten,
          "read wrote struct_size, or past what it says");
   room.counts = {8, -1, kUnwritten, 0, 0, 0};
@@ -183,16 +183,15 @@ void counters(const Subject& subject) {
 std::vector<Check> model_checks() {
   return {
       {"models.same", "the same visits get the same actions in another instance", same},
-      {"models.again", "a model gets the same actions after another one: what was learnt is thrown away", again},
-      {"models.given_up", "what a pass left behind that was given up is released at the end of the step",
-       given_up_passes},
-      {"models.module_parameters", "after a module got other parameters the rules hold for those", module_parameters},
-      {"models.trace_dropped", "after drop_trace it begins as it did at first", dropped_trace},
-      {"models.state_kept", "with saved state another instance goes on as the one that saved it", kept_state},
-      {"models.counters", "its counters can be read, by older hosts, too", counters},
-      {"budget.kept", "what is whole at once fits the budget, where that is enough for what is used", budget},
-      {"budget.gradients", "what is whole leaves room for gradients, which share the budget", budget_of_gradients},
-      {"budget.tight", "a budget that is not enough breaks no other rule", tight_budget},
+      {"models.again", "a model gets the same actions after another one: nothing learnt is kept", again},
+      {"models.given_up", "leftovers of an abandoned pass are released at the end of the step", given_up_passes},
+      {"models.module_parameters", "after a module got other parameters the rules hold for them", module_parameters},
+      {"models.trace_dropped", "after drop_trace it starts as it did at first", dropped_trace},
+      {"models.state_kept", "with saved state another instance continues like the one that saved it", kept_state},
+      {"models.counters", "its counters can be read, also by older hosts", counters},
+      {"budget.kept", "gathered parameters fit the budget if it is enough for those in use", budget},
+      {"budget.gradients", "gathered parameters leave room for gradients, which share the budget", budget_of_gradients},
+      {"budget.tight", "a budget that is too small breaks no other rule", tight_budget},
   };
 }
 

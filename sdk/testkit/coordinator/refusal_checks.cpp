@@ -103,10 +103,10 @@ void costs(const Subject& subject) {
 
 std::vector<Check> refusal_checks() {
   return {
-      {"refusals.module", "a module that there is not is refused, and the next model is served", unknown_module},
-      {"refusals.numbers", "tables that name what there is not are refused, and the next model is served",
+      {"refusals.module", "a module that does not exist is refused, and the next model works", unknown_module},
+      {"refusals.numbers", "tables that name missing parameters or modules are refused, and the next model works",
        unknown_numbers},
-      {"refusals.order", "calls out of order end with an error or with actions that keep the rules", out_of_order},
+      {"refusals.order", "calls out of order get an error or actions that keep the rules", out_of_order},
       {"refusals.costs", "costs of another number of parameters are refused", costs},
   };
 }

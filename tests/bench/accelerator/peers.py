@@ -32,7 +32,7 @@ class Absent(Exception):
 def size(text):
     found = re.fullmatch(r"(\d+)(\w*)", text)
     if not found or found.group(2) not in UNITS or not int(found.group(1)):
-        raise argparse.ArgumentTypeError(f"'{text}' is no size, such as 4KiB or 1MiB")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size, such as 4KiB or 1MiB")
     return int(found.group(1)) * UNITS[found.group(2)]
 
 

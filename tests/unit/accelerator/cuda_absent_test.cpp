@@ -15,7 +15,7 @@ TEST_CASE("without a runtime library there are no devices, and the refusal says 
 TEST_CASE("a library that is no CUDA runtime is named with what it lacks") {
   const Device device({{}, {}, {}, {{"runtime", "libm.so.6"}}}, kCudaFile);
   CHECK(contains(refusal_without_devices(device),
-                 "libm.so.6 is no CUDA runtime that can be used: it lacks cudaRuntimeGetVersion"));
+                 "libm.so.6 is not a usable CUDA runtime: it lacks cudaRuntimeGetVersion"));
 }
 
 TEST_CASE("without devices there are no collectives, and nothing asks for NCCL") {

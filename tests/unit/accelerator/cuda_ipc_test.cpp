@@ -44,7 +44,7 @@ TEST_CASE("memory of a device that another cannot reach is refused there") {
     self.board.flags[0].raise();
     if (!near.ok()) return near.text();
     const bool refused = far.status == PLIANT_UNIMPLEMENTED && other == nullptr;
-    return refused && contains(far.message, "cannot reach memory of the other") ? "" : far.text();
+    return refused && contains(far.message, "cannot access memory of the other") ? "" : far.text();
   };
   run_pair(body, software_cuda);
 }

@@ -337,7 +337,7 @@ TEST_CASE("a communicator that has failed does not grow") {
   pliant_comm* grown = nullptr;
   const Outcome refused = device.call(&Collectives::comm_grow, 0, static_cast<pliant_comm*>(comm), &id, 0, 2, &grown);
   CHECK(refused.status == PLIANT_FAILED_PRECONDITION);
-  CHECK(contains(refused.message, "has failed cannot grow; make a new one"));
+  CHECK(contains(refused.message, "has failed cannot grow; create a new one"));
 }
 
 TEST_CASE("communicators for gathers and for scatters run side by side, each in its own order") {

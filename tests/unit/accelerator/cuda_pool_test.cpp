@@ -61,14 +61,14 @@ TEST_CASE("what is not memory in stream order is refused, and NULL does nothing"
   void* pooled = nullptr;
   REQUIRE(device.alloc(64, &plain).ok());
   REQUIRE(pool.alloc(64, stream, &pooled).ok());
-  CHECK(contains(pool.free(plain, stream).message, "none that alloc_async gave"));
+  CHECK(contains(pool.free(plain, stream).message, "not from alloc_async"));
   CHECK(pool.free(nullptr, stream).ok());
   CHECK(pool.free(pooled, nullptr).message == "the stream is NULL");
   CHECK(contains(pool.alloc(64, stream, &plain, 1).message, "device 1 does not exist"));
   CHECK(plain == nullptr);
   device.free(pooled);  // left alone: it goes by free_async
   REQUIRE(pool.free(pooled, stream).ok());
-  CHECK(contains(pool.free(pooled, stream).message, "given back before"));
+  CHECK(contains(pool.free(pooled, stream).message, "freed before"));
 }  // what alloc gave goes with the instance
 
 TEST_CASE("what a pool keeps is given up before an allocation is refused") {

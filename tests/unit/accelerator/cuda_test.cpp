@@ -83,7 +83,7 @@ TEST_CASE("a machine without a driver, with an older one and without a device is
     CHECK(contains(refusal(), "it knows CUDA 12.4, and libcudart.so.13 is CUDA 13.0; install a newer driver"));
   }
   const Setting none("PLIANT_SOFT_CUDA_DEVICES", "0");
-  CHECK(contains(refusal(), "the CUDA driver sees no device"));
+  CHECK(contains(refusal(), "the CUDA driver finds no device"));
 }
 
 TEST_CASE("an error that CUDA gave the plugin is not left to cudaGetLastError") {
@@ -112,7 +112,7 @@ TEST_CASE("a lost device is named by synchronize, by alloc and by later work, an
     static_cast<void>(device.call(&Slots::host_function, +count, &calls, waiting));
     const Outcome told = stream.synchronize();
     CHECK(told.status == PLIANT_FAILED_PRECONDITION);
-    CHECK(contains(told.message, "cudaErrorLaunchFailure: work on the device went wrong"));
+    CHECK(contains(told.message, "cudaErrorLaunchFailure: work on the device failed"));
     CHECK(contains(told.message, "end the process"));
     static_cast<void>(waiting.synchronize());
     CHECK(calls == 2);

@@ -152,7 +152,7 @@ TEST_CASE("where NCCL makes no window collectives go on as before, and that is l
   for (const std::string& got : gathered_into_windows(device)) CHECK(got == "0 1 ");
   CHECK(gathers_by_copy_engines() == before);
   REQUIRE(device.log().size() == 1);
-  CHECK(contains(device.log().front(), "NCCL makes no windows between these devices"));
+  CHECK(contains(device.log().front(), "NCCL creates no windows between these devices"));
 }
 
 TEST_CASE("an NCCL without windows has no memory for them, and says what serves") {

@@ -110,7 +110,7 @@ TEST_CASE_TEMPLATE("work that leaves its buffer is refused before it is enqueued
   {
     const Stream stream(device);
     CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 61, stream).message ==
-          "the target leaves its buffer: 61 bytes from byte 40 of a buffer of 100");
+          "the target exceeds its buffer: 61 bytes from byte 40 of a buffer of 100");
     CHECK(device.call(&Slots::fill_async, static_cast<char*>(buffer) + 40, 1, 60, stream).ok());
     CHECK(stream.synchronize().ok());
   }

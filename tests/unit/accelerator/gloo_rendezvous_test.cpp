@@ -271,7 +271,7 @@ TEST_CASE("transport and interface that do not fit are refused with what there i
                     "transport = \"gloo\" needs the interface that reaches the other machines; this machine has: "));
   CHECK(refusal("gloo", "").find("lo (127.0.0.1)") != std::string::npos);
   CHECK(starts_with(refusal("gloo", "eth77"), "interface = \"eth77\" is no interface or address of this machine;"));
-  CHECK(starts_with(refusal("shared_memory", "lo"), "interface = \"lo\" is for transport = \"gloo\" only"));
+  CHECK(starts_with(refusal("shared_memory", "lo"), "interface = \"lo\" is allowed only with transport = \"gloo\""));
   CHECK(refusal("gloo", "127.0.0.1") == "");
 }
 

@@ -162,7 +162,7 @@ TEST_CASE("what cannot be exported or imported is refused with the reason") {
   handle = ipc.handle_to(memory.at());
   const Outcome own = ipc.import(handle, imported);
   CHECK(own.status == PLIANT_FAILED_PRECONDITION);
-  CHECK(own.message == "the memory is of this very process; use the pointer that alloc gave");
+  CHECK(own.message == "the memory belongs to this process; use the pointer from alloc");
   pliant_ipc_handle damaged = handle;
   damaged.bytes[0] = static_cast<uint8_t>(damaged.bytes[0] + 1);
   CHECK(ipc.import(damaged, imported).status == PLIANT_INVALID_ARGUMENT);

@@ -7,14 +7,14 @@ TEST_CASE("without a loader there are no devices, and the refusal says what to i
   const Device device({{}, {}, {}, {{"loader", "libze_loader_that_is_not_there.so.1"}}}, kLevelZeroFile);
   const std::string said = refusal_without_devices(device);
   CAPTURE(said);
-  CHECK(contains(said, "device 0 does not exist; devices: 0: the loader of Level Zero cannot be opened"));
+  CHECK(contains(said, "device 0 does not exist; devices: 0: cannot open the loader of Level Zero"));
   CHECK(contains(said, "libze_loader_that_is_not_there.so.1"));
   CHECK(contains(said, "libze1"));
 }
 
 TEST_CASE("a library that is no loader is named with what it lacks") {
   const Device device({{}, {}, {}, {{"loader", "libm.so.6"}}}, kLevelZeroFile);
-  CHECK(contains(refusal_without_devices(device), "libm.so.6 is no loader of Level Zero: it lacks zeInit"));
+  CHECK(contains(refusal_without_devices(device), "libm.so.6 is not a loader of Level Zero: it lacks zeInit"));
 }
 
 TEST_CASE("a loader that is not given by name or absolute path is refused before anything is opened") {

@@ -9,7 +9,7 @@
 using namespace pliant_test;
 using Slots = pliant_accelerator;
 
-TEST_CASE("a driver that passes no memory between processes has no exchange memory") {
+TEST_CASE("a driver that cannot share memory between processes has no exchange memory") {
   const Setting ipc("PLIANT_SOFT_ZE_IPC", "0");
   const SoftwareLevelZero device;
   void* memory = nullptr;
@@ -107,7 +107,7 @@ TEST_CASE("a driver without devices is told apart from no driver") {
   const Setting none("PLIANT_SOFT_ZE_DEVICES", "0");
   const SoftwareLevelZero device;
   void* pointer = nullptr;
-  CHECK(contains(device.alloc(64, &pointer).message, "no driver of Level Zero knows a GPU here"));
+  CHECK(contains(device.alloc(64, &pointer).message, "no Level Zero driver finds a GPU on this machine"));
 }
 
 TEST_CASE("streams of every role and priority run on the queues that the device has") {
@@ -301,7 +301,7 @@ TEST_CASE("what somebody else in the process has pinned is left to him") {
     for (const auto& [at, size] : {Range(0, 4096), Range(100, 8), Range(4000, 4096)}) {
       const Outcome refused = own.pin(device, at, size);
       CHECK(refused.status == PLIANT_UNIMPLEMENTED);
-      CHECK(contains(refused.message, "somebody else in this process"));
+      CHECK(contains(refused.message, "another part of this process"));
     }
     own.unpin(device, 0);
     CHECK(pinned_ranges() == 1);

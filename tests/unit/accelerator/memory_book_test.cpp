@@ -122,7 +122,7 @@ TEST_CASE("memory is found by any of its bytes, and by none beside them") {
   CHECK(reaches(1099, 1) == std::string("device"));
   CHECK(reaches(1100, 50) == std::string("both"));
   CHECK(reaches(1150, 1) == std::string("nobody"));
-  CHECK_THROWS_WITH_AS(reaches(1090, 11), "the target leaves its buffer: 11 bytes from byte 90 of a buffer of 100",
+  CHECK_THROWS_WITH_AS(reaches(1090, 11), "the target exceeds its buffer: 11 bytes from byte 90 of a buffer of 100",
                        Failure);
   CHECK(driver.book.begins(&driver.memory[1000], Memory::kDevice, kDevice.index));
   CHECK(!driver.book.begins(&driver.memory[1001], Memory::kDevice, kDevice.index));

@@ -201,6 +201,6 @@ TEST_CASE("parts that are not the array are refused") {
   };
   CHECK(refusal({4, 7}) == "part 1 of an array has 7 elements, but 6 of its 10 are left");
   CHECK(refusal({~uint64_t{0}}) == "part 0 of an array has 18446744073709551615 elements, but 10 of its 10 are left");
-  CHECK(refusal({4, 5}) == "the parts of an array of 10 elements leave out 1 at its end");
-  CHECK(refusal({}) == "the parts of an array of 10 elements leave out 10 at its end");
+  CHECK(refusal({4, 5}) == "the parts of an array of 10 elements do not cover the last 1");
+  CHECK(refusal({}) == "the parts of an array of 10 elements do not cover the last 10");
 }

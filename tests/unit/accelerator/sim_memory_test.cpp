@@ -154,7 +154,7 @@ TEST_CASE("what is not memory in stream order is refused by the simulator, and a
   void* const taken = pool.take(100, stream);
   void* const kept = pool.take(100, stream);
   REQUIRE(pool.free(taken, stream).ok());
-  CHECK(pool.free(taken, stream).message.find("given back before") != std::string::npos);
+  CHECK(pool.free(taken, stream).message.find("freed before") != std::string::npos);
   fill(device, kept, 1, 100, stream);
   CHECK(stream.synchronize().status == PLIANT_FAILED_PRECONDITION);
   void* out = nullptr;

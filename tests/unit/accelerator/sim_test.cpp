@@ -129,7 +129,7 @@ TEST_CASE("a rank that the simulator loses is named to all ranks at that collect
         },
         lose, kSimFile);
     for (const RankEnd& end : processes.ends()) {
-      CHECK(end.text == std::to_string(PLIANT_PEER_LOST) + ": rank 1 is lost: the simulator was told to lose it");
+      CHECK(end.text == std::to_string(PLIANT_PEER_LOST) + ": rank 1 is lost: the simulator injected its loss");
     }
   }
 }

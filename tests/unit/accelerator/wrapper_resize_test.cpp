@@ -98,7 +98,7 @@ TEST_CASE("impossible lists of ranks are refused in words, and the communicator 
     CHECK(error->status() == pliant::Status::kInvalidArgument);
     return error->message();
   };
-  CHECK(told({}).find("the list of those that leave is empty") != std::string::npos);
+  CHECK(told({}).find("the list of leaving ranks is empty") != std::string::npos);
   CHECK(told({1}).find("rank 1, which is to leave, is outside 0..0") != std::string::npos);
   CHECK(told({0}).find("rank 0 cannot leave a communicator and stay in it") != std::string::npos);
   const auto same = error_of([&] { (void)comm.grow(id, 1); });

@@ -91,7 +91,7 @@ TEST_CASE("restarts are limited and the reason names rank and code") {
   for (const WorkerId id : {0, 1, 2}) group.ended(id, {true, SIGTERM});
   REQUIRE(group.verdict());
   CHECK(group.verdict()->exit_code == 1);
-  CHECK(group.verdict()->reason == "rank 3 exited with code 7; 0 of 0 restarts spent");
+  CHECK(group.verdict()->reason == "rank 3 exited with code 7; 0 of 0 restarts used");
 }
 
 TEST_CASE("a program that fails alike on all ranks at its start ends the job at once, with one message") {

@@ -163,7 +163,7 @@ TEST_CASE("a part of the state that reaches its new owner with other bytes takes
     REQUIRE(job.lineage().size() == 12);
     REQUIRE(job.saved() == job.lineage());
     REQUIRE(std::count_if(job.log().begin(), job.log().end(), [](const std::string& line) {
-              return line.find("broke off: chunk 4 came with other bytes") != std::string::npos;
+              return line.find("reported a failure: chunk 4 came with other bytes") != std::string::npos;
             }) >= 1);
     back += job.restarts_of_lineage();
   }
@@ -282,8 +282,8 @@ TEST_CASE("parts of a snapshot that do not fit one another are not put together,
     REQUIRE(job.violation().empty());
     REQUIRE(verdict);
     CHECK(verdict->exit_code == 1);
-    CHECK(verdict->reason.find(map ? "it wrote its part by another map of who owns what"
-                                   : "the ranks keep other learning-rate states or other small state") !=
+    CHECK(verdict->reason.find(map ? "it wrote its part with another map of owners"
+                                   : "the ranks have different learning-rate states or other small state") !=
           std::string::npos);
     CHECK(job.saved().empty());
   }
@@ -308,7 +308,7 @@ TEST_CASE(
     REQUIRE(job.restarts() == (options.on_loss == "replace" ? 1 : 0));
     REQUIRE(std::count(job.data_writers().begin(), job.data_writers().end(), odd) == 0);
     REQUIRE(std::count_if(job.log().begin(), job.log().end(), [&](const std::string& line) {
-              return line.find(fmt::format("worker {} sees other data than the other workers", odd)) == 0;
+              return line.find(fmt::format("worker {} reads other data than the other workers", odd)) == 0;
             }) == 1);
     was_first += job.ready().front() == odd ? 1 : 0;
     was_last += job.ready()[static_cast<size_t>(workers) - 1] == odd ? 1 : 0;
@@ -327,7 +327,7 @@ TEST_CASE("without a majority of what they load the job ends with 2 before a ste
     REQUIRE(job.violation().empty());
     REQUIRE(verdict);
     CHECK(verdict->exit_code == 2);
-    CHECK(verdict->reason.find("the workers do not agree on the job and none has a majority (") == 0);
+    CHECK(verdict->reason.find("the workers do not agree on the job and there is no majority (") == 0);
     for (int64_t id = 0; id < workers; ++id) {
       CHECK(verdict->reason.find(fmt::format("worker {}: data of fingerprint ", id)) != std::string::npos);
     }
@@ -351,7 +351,7 @@ TEST_CASE("a writer of the data set that dies, is stopped or is short of somethi
     REQUIRE(verdict->exit_code == 0);
     REQUIRE(job.saved() == job.lineage());
     for (const std::string& line : job.log()) {
-      named += line.find("could not write the data set: no descriptor is left") != std::string::npos ? 1 : 0;
+      named += line.find("cannot write the data set: no descriptor is left") != std::string::npos ? 1 : 0;
     }
   }
   CHECK(named > 600 / kShare);
@@ -386,9 +386,9 @@ TEST_CASE(
     INFO("seed " << seed << "\n" << tail(job.log()) << job.violation());
     REQUIRE(job.violation().empty());
     REQUIRE(verdict);
-    REQUIRE(verdict->exit_code == (verdict->reason.find("none has a majority") == std::string::npos ? 0 : 2));
+    REQUIRE(verdict->exit_code == (verdict->reason.find("there is no majority") == std::string::npos ? 0 : 2));
     for (const std::string& line : job.log()) {
-      named += line.find("worker 2 sees other data than the other workers") == 0 ? 1 : 0;
+      named += line.find("worker 2 reads other data than the other workers") == 0 ? 1 : 0;
     }
   }
   CHECK(named > 120 / kShare);
@@ -444,7 +444,8 @@ TEST_CASE(
     REQUIRE(static_cast<int64_t>(job.lineage().size()) == steps);
     REQUIRE(job.saved() == job.lineage());
     REQUIRE(job.healthy_killed() == 0);
-    for (const std::string& line : job.log()) continued += line.find("it is continued") != std::string::npos ? 1 : 0;
+    for (const std::string& line : job.log())
+      continued += line.find("would be lost with it") != std::string::npos ? 1 : 0;
   }
   CHECK(continued > 400 / kShare);
 }
@@ -512,10 +513,10 @@ TEST_CASE("what a joiner copied counts for nothing but what it is of, and a wron
     REQUIRE(job.violation().empty());
     REQUIRE(verdict);
     anew += static_cast<int>(std::count_if(job.log().begin(), job.log().end(), [](const std::string& line) {
-      return line.find("it copies anew") != std::string::npos;
+      return line.find("it copies again") != std::string::npos;
     }));
     if (verdict->exit_code == 1) {
-      REQUIRE(verdict->reason.find("different states and none has a majority") != std::string::npos);
+      REQUIRE(verdict->reason.find("different states and there is no majority") != std::string::npos);
       ++disputes;
     }
     const std::vector<SimulatedJob::Entry> saved = job.saved();
@@ -678,7 +679,7 @@ TEST_CASE("two workers with different states end the job without a snapshot of e
     if (verdict->exit_code == 0) continue;
     ++ended;
     CHECK(verdict->exit_code == 1);
-    CHECK(verdict->reason.find("the ranks began it with different states and none has a majority") !=
+    CHECK(verdict->reason.find("the ranks began it with different states and there is no majority") !=
           std::string::npos);
     CHECK(job.saved().empty());
   }
@@ -771,8 +772,7 @@ TEST_CASE("a job that is left at a size with another batch says so") {
   const auto verdict = job.run();
   REQUIRE(verdict);
   CHECK(verdict->exit_code == 75);
-  CHECK(verdict->reason.find("answers a global batch of 7 for 1, but a running job keeps its own") !=
-        std::string::npos);
+  CHECK(verdict->reason.find("plans global batch 7 for 1, but a running job keeps its own") != std::string::npos);
 }
 
 TEST_CASE("a stop ends the job after a committed step that a snapshot holds") {
@@ -809,7 +809,8 @@ TEST_CASE("workers that are stopped and continue cost no healthy process, no com
     REQUIRE(job.lineage().size() == 40);
     REQUIRE(job.saved() == job.lineage());
     REQUIRE(job.healthy_killed() == 0);
-    for (const std::string& line : job.log()) left_out += line.find("goes on without it") != std::string::npos ? 1 : 0;
+    for (const std::string& line : job.log())
+      left_out += line.find("continues without it") != std::string::npos ? 1 : 0;
     longest = std::max(longest, job.longest_gap());
   }
   CHECK(left_out > 300 / kShare);

@@ -12,7 +12,7 @@ namespace {
 
 using sharded::says;
 
-constexpr const char* kDiffer = "rank 1 entered mlp.up (forward) as visit 3, rank 0 had not come so far";
+constexpr const char* kDiffer = "rank 1 entered mlp.up (forward) as visit 3, rank 0 had made fewer visits";
 
 /// Two ranks compute step 1.
 void let_compute(PlayedJob& job) {
@@ -77,7 +77,7 @@ TEST_CASE("a rank that breaks off where ranks have parted is heard when they tur
   job.seconds = 0.1;
   job.group.compare_visits(false);
   CHECK(job.generation == 2);
-  CHECK(says(job.log, "broke off: a kernel failed"));
+  CHECK(says(job.log, "reported a failure: a kernel failed"));
 }
 
 TEST_CASE("votes of ranks that counted other visits commit nothing, whether their pages can be read or not") {
@@ -85,13 +85,13 @@ TEST_CASE("votes of ranks that counted other visits commit nothing, whether thei
     CAPTURE(is_seen);
     PlayedJob job(2, 0);
     let_compute(job);
-    if (is_seen) job.parted = "rank 0 visited nothing more, rank 1 began an evaluation";
+    if (is_seen) job.parted = "rank 0 made no more visits, rank 1 began an evaluation";
     let_vote(job, {{17, 4}, {17, 5}});
     CHECK(job.group.committed() == 1);
     const std::string reason = reason_of(job);
     CHECK(says(reason, "step 1 is not committed: "));
-    CHECK(says(reason,
-               is_seen ? "rank 1 began an evaluation" : "rank 0 and rank 1 visited different modules, and which"));
+    CHECK(says(reason, is_seen ? "rank 1 began an evaluation"
+                               : "rank 0 and rank 1 visited different modules; the modules are unknown"));
   }
   PlayedJob job(2, 0);
   let_compute(job);

@@ -30,7 +30,7 @@ struct Hears final : pliant::JobObserver {
 };
 
 constexpr const char* kBegun = "rank 0| begun";
-constexpr const char* kAsked = "stopping: the workers are asked to end; once more stops at once";
+constexpr const char* kAsked = "stopping: waiting for the workers to end; another signal stops at once";
 
 /// Runs one worker, `script` of sh, which says "begun" when it has.
 JobSummary run(const std::string& script, JobOptions options, std::function<void(std::string_view)> heard = {}) {

@@ -141,9 +141,9 @@ TEST_CASE("an impossible answer is named with its balancer and ends with exit co
   };
   CHECK(refused("few").find("gave ranks to 4 blocks instead of 5") != std::string::npos);
   CHECK(refused("many").find("gave ranks to 6 blocks instead of 5") != std::string::npos);
-  CHECK(refused("too_high").find("gave block 4 of 5 to rank 2; there are ranks 0 to 1") != std::string::npos);
-  CHECK(refused("negative").find("gave block 0 of 5 to rank -7") != std::string::npos);
-  CHECK(refused("silent").find("gave block 4 of 5 to no rank") != std::string::npos);
+  CHECK(refused("too_high").find("assigned block 4 of 5 to rank 2; ranks are 0 to 1") != std::string::npos);
+  CHECK(refused("negative").find("assigned block 0 of 5 to rank -7") != std::string::npos);
+  CHECK(refused("silent").find("assigned block 4 of 5 to no rank") != std::string::npos);
   CHECK(refused("throws").find("the lying balancer threw") != std::string::npos);
   const Balancer flags = named("flags");
   const Error error = error_of([&] { (void)flags.assign(std::vector<int64_t>(5, 1), {.world_size = 2}); });

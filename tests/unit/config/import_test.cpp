@@ -81,7 +81,7 @@ TEST_CASE("what DeepSpeed refuses is refused with the place, the path and what i
       {"{" + block(R"("micro_batch_sizes": [2.0])") + "}",
        "elasticity.micro_batch_sizes[0] is 2.0; it must be a whole"},
       {"{" + block(R"("micro_batch_sizes": [0])") + "}", "elasticity.micro_batch_sizes[0] is 0; it must be a whole"},
-      {"{" + block(R"("micro_batch_sizes": [true])") + "}", "elasticity.micro_batch_sizes holds true and no number"},
+      {"{" + block(R"("micro_batch_sizes": [true])") + "}", "elasticity.micro_batch_sizes has true but no number"},
       {"{" + block(R"("micro_batch_sizes": [2001])") + "}", "micro_batch_sizes[0] is 2001, but must be at most 2000"},
       {"{" + block(R"("max_train_batch_size": "auto")") + "}",
        "elasticity.max_train_batch_size is the string \"auto\"; it must be a whole number of at least 1"},
@@ -92,10 +92,10 @@ TEST_CASE("what DeepSpeed refuses is refused with the place, the path and what i
        "elasticity.max_gpus is 4, but must be at least elasticity.min_gpus, which is 8"},
       {"{" + block(R"("min_gpus": 20000)") + "}", "elasticity.max_gpus is 10000, but must be at least"},
       {"{" + block(R"("min_gpus": 0)") + "}", "elasticity.min_gpus is 0; it must be a whole number of at least 1"},
-      {"{" + block(R"("max_gpus": null)") + "}", "leave the key out to have its default"},
+      {"{" + block(R"("max_gpus": null)") + "}", "remove the key to use its default"},
       {"{" + block(R"("min_time": -1)") + "}", "elasticity.min_time is -1; it must be a whole number of at least 0"},
-      {"{" + block(R"("version": 0.3)") + "}", "elasticity.version is 0.3; allowed are 0.1 and 0.2"},
-      {"{" + block(R"("version": "x")") + "}", "elasticity.version is the string \"x\"; allowed are 0.1 and 0.2"},
+      {"{" + block(R"("version": 0.3)") + "}", "elasticity.version is 0.3; allowed: 0.1 and 0.2"},
+      {"{" + block(R"("version": "x")") + "}", "elasticity.version is the string \"x\"; allowed: 0.1 and 0.2"},
       {"{" + block(R"("model_parallel_size": 2)") + "}", "must be 1 with version 0.1"},
       {"{" + block(R"("version": 0.2, "model_parallel_size": 3, "num_gpus_per_node": 8)") + "}",
        "elasticity.model_parallel_size must divide elasticity.num_gpus_per_node; they are 3 and 8"},
@@ -107,8 +107,8 @@ TEST_CASE("what DeepSpeed refuses is refused with the place, the path and what i
       {"{" + dynamic(R"(, "min_batch_size": 5, "max_batch_size": 4)") + "}",
        "max_batch_size is 4, but must be at least"},
       {"{" + dynamic(R"(, "sequence_picking_order": "best")") + "}",
-       "allowed are \"dataloader\", \"random\" and \"seqlen\""},
-      {"{" + dynamic(R"(, "lr_scaling_method": "Linear")") + "}", "allowed are \"linear\", \"sqrt\" and \"none\""},
+       "allowed: \"dataloader\", \"random\" and \"seqlen\""},
+      {"{" + dynamic(R"(, "lr_scaling_method": "Linear")") + "}", "allowed: \"linear\", \"sqrt\" and \"none\""},
       {R"({"data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": 1}}}})", "max_tokens is missing"},
       {R"({"data_efficiency": {"data_sampling": {"dynamic_batching": [1]}}})", "dynamic_batching is a list"},
   };
@@ -135,14 +135,13 @@ TEST_CASE("every fault of a file is in the one message, in the order of the file
 }
 
 TEST_CASE("a file with nothing to carry is refused with what to write") {
-  CHECK(contains(refusal("{}"), "nothing in this file can be carried\n"));
+  CHECK(contains(refusal("{}"), "nothing in this file can be imported\n"));
   CHECK(contains(refusal(R"({"fp16": {"enabled": true}})"), "there is no elasticity block"));
-  CHECK(
-      contains(refusal(R"({"zero_optimization": {"stage": 2}})"), "zero_optimization is carried where its stage is 3"));
+  CHECK(contains(refusal(R"({"zero_optimization": {"stage": 2}})"), "zero_optimization is imported only with stage 3"));
   CHECK(
       contains(refusal(R"({"elasticity": {"enabled": 0, "max_train_batch_size": "x"}})"), "elasticity.enabled is off"));
   CHECK(contains(refusal(R"({"enabled": true, "max_train_batch_size": 4, "micro_batch_sizes": [2]})"),
-                 "this looks like the inside of an elasticity block"));
+                 "this looks like the contents of an elasticity block"));
 }
 
 TEST_CASE("version chooses the rule, as a float") {
@@ -205,7 +204,8 @@ TEST_CASE("dynamic batching becomes a sampler, a rule and a seed") {
   CHECK(config.lr().base_batch == 32);
   CHECK(config.lr().unit == "sequences");
   CHECK(config.run().seed == 7);
-  CHECK(contains(imported.toml, "# from data_efficiency.seed, given as -7; Python shuffles without the sign\n"));
+  CHECK(
+      contains(imported.toml, "# from data_efficiency.seed, given as -7; Python ignores the sign when it shuffles\n"));
   for (const char* line : {"max_tokens = 4096 ", "min_batch_size = 2\n", "max_batch_size = 10 ",
                            "sequence_picking_order = \"random\"\n", "over_long = \"drop\" "}) {
     CHECK(contains(imported.toml, line));
@@ -242,7 +242,7 @@ TEST_CASE("without an elasticity block the TOML says so, and the rest is carried
                  "# No [elasticity]: the source has no elasticity block."));
   const ImportedConfig off =
       import_deepspeed("{" + dynamic("") + R"(, "elasticity": {"enabled": false, "min_gpus": 2}})");
-  CHECK(contains(off.toml, "# No [elasticity]: the source has elasticity.enabled off."));
+  CHECK(contains(off.toml, "# No [elasticity]: elasticity.enabled is off in the source."));
   CHECK(reason(off, "elasticity.min_gpus") == "elasticity.enabled is off");
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("with an elasticity block the batch sizes are the plan's, and the base
           "optimizer": {"params": {"lr": "auto"}}})");
   CHECK(contains(reason(imported, "train_batch_size"), "set lr.base_batch to the global batch"));
   CHECK(contains(reason(imported, "gradient_accumulation_steps"), "the plan decides it"));
-  CHECK(contains(reason(imported, "optimizer.params.lr"), "\"auto\" is no rate yet"));
+  CHECK(contains(reason(imported, "optimizer.params.lr"), "\"auto\" is not a rate"));
   CHECK(contains(imported.toml, "# base_batch = N, with N the global batch that `pliant plan` shows"));
 }
 
@@ -291,7 +291,7 @@ TEST_CASE("stage 3 becomes a coordinator, its options without stage3_ and withou
   CHECK(contains(reason(imported, "zero_optimization.stage3_max_live_parameters"), "auto"));
   CHECK(contains(reason(imported, "zero_optimization.offload_param.device"), "no tier below the device"));
   CHECK(contains(reason(imported, "zero_optimization.sub_group_size"), "shards"));
-  CHECK(contains(reason(imported, "zero_optimization.overlap_comm"), "beside the computation"));
+  CHECK(contains(reason(imported, "zero_optimization.overlap_comm"), "overlap with the computation"));
   const test::ScratchFolder folder;
   CHECK(opened(folder, imported.toml, {"elasticity"}).use("coordinator") == "zero3");
 }
@@ -300,7 +300,8 @@ TEST_CASE("stage 3 alone is enough to carry, and of two names for one option the
   const ImportedConfig imported = import_deepspeed(
       R"({"zero_optimization": {"stage": 3.0, "prefetch_bucket_size": 1, "stage3_prefetch_bucket_size": 2}})");
   CHECK(contains(imported.toml, "\nprefetch_bucket_size = 2 "));
-  CHECK(contains(reason(imported, "zero_optimization.prefetch_bucket_size"), "stage3_prefetch_bucket_size counts"));
+  CHECK(contains(reason(imported, "zero_optimization.prefetch_bucket_size"),
+                 "stage3_prefetch_bucket_size, its other name, is used"));
 }
 
 TEST_CASE("with stage 3 bf16 is what parameters are computed in") {
@@ -322,7 +323,7 @@ TEST_CASE("with stage 3 gradients travel in the type that DeepSpeed sends them i
   const std::string bf16 = R"(, "bf16": {"enabled": true})";
   CHECK_FALSE(contains(imported("").toml, "\nreduce_dtype"));
   CHECK(contains(imported(bf16).toml, "\nreduce_dtype = \"bf16\" "));
-  CHECK(contains(imported(bf16).toml, "# as DeepSpeed, where bf16.enabled is on\n"));
+  CHECK(contains(imported(bf16).toml, "# as in DeepSpeed if bf16.enabled is on\n"));
   CHECK(contains(imported(bf16 + R"(, "communication_data_type": null)").toml, "\nreduce_dtype = \"bf16\" "));
   for (const auto& way : std::vector<std::pair<std::string, std::string>>{
            {"fp32", "f32"}, {"FP32", "f32"}, {"bf16", "bf16"}, {"bfp16", "bf16"}}) {
@@ -336,7 +337,7 @@ TEST_CASE("with stage 3 gradients travel in the type that DeepSpeed sends them i
   }
   const ImportedConfig half = imported(bf16 + R"(, "communication_data_type": "fp16")");
   CHECK_FALSE(contains(half.toml, "\nreduce_dtype"));
-  CHECK(contains(reason(half, "communication_data_type"), "travel as f32 or bf16"));
+  CHECK(contains(reason(half, "communication_data_type"), "sent as f32 or bf16"));
   const ImportedConfig sums = imported(R"(, "data_types": {"grad_accum_dtype": "bf16"})");
   CHECK(contains(reason(sums, "data_types.grad_accum_dtype"), "owners add gradients up in f32"));
   for (const char* const wrong : {"\"auto\"", "\"int8\"", "16"}) {
@@ -344,7 +345,7 @@ TEST_CASE("with stage 3 gradients travel in the type that DeepSpeed sends them i
         refusal(R"({"zero_optimization": {"stage": 3}, "communication_data_type": )" + std::string(wrong) + "}");
     CAPTURE(said);
     CHECK(contains(said, "ds.json:1:64: error: communication_data_type is "));
-    CHECK(contains(said, R"(allowed are "fp32", "bf16" and "fp16")"));
+    CHECK(contains(said, R"(allowed: "fp32", "bf16" and "fp16")"));
   }
 }
 
@@ -367,7 +368,7 @@ TEST_CASE("stages below 3 carry nothing, and it is said why") {
   }
   const ImportedConfig odd =
       import_deepspeed("{" + block() + R"(, "zero_optimization": {"stage": "three", "reduce_bucket_size": 5}})");
-  CHECK(contains(reason(odd, "zero_optimization.reduce_bucket_size"), "none of DeepSpeed's"));
+  CHECK(contains(reason(odd, "zero_optimization.reduce_bucket_size"), "the stage must be 0, 1, 2 or 3"));
 }
 
 TEST_CASE("every key is accounted for, in the order of the file, in the list and in the TOML") {
@@ -384,7 +385,7 @@ TEST_CASE("every key is accounted for, in the order of the file, in the list and
   CHECK(contains(reason(imported, "fp16"), "given 2 times"));
   CHECK(contains(reason(imported, "elastcity.a"), "did you mean elasticity?"));
   CHECK(contains(reason(imported, "elasticity.min_gpu"), "did you mean min_gpus?"));
-  CHECK(reason(imported, "mystery") == "not a key that Pliant knows");
+  CHECK(reason(imported, "mystery") == "unknown to Pliant");
   const test::ScratchFolder folder;
   CHECK(opened(folder, imported.toml, {"elasticity"}).use("elasticity") == "v0.1");
 }

@@ -45,9 +45,9 @@ TEST_CASE("text that is no JSON is refused with line, column and what is wanted 
       {"{\"a", "a.json:1:4: error: the string does not end on this line"},
       {"[\"a\nb\"]", "a.json:1:4: error: the string does not end on this line"},
       {"[\"a\tb\"]", "a.json:1:4: error: control character 0x09 must be written \\u0009"},
-      {"[\"\\x\"]", "a.json:1:3: error: no such escape; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX"},
-      {"[\"\\u12g4\"]", "a.json:1:3: error: no such escape; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX"},
-      {"[\"\\", "a.json:1:3: error: no such escape; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX"},
+      {"[\"\\x\"]", "a.json:1:3: error: unknown escape; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX"},
+      {"[\"\\u12g4\"]", "a.json:1:3: error: unknown escape; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX"},
+      {"[\"\\", "a.json:1:3: error: unknown escape; allowed: \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX"},
       {"[\"\xff\"]", "a.json:1:3: error: byte 0xff is not UTF-8 text"},
       {"[\x01]", "a.json:1:2: error: expected a value, found control character 0x01"},
       {"[01]", "a.json:1:3: error: expected ',' or ']', found '1'"},
@@ -58,7 +58,7 @@ TEST_CASE("text that is no JSON is refused with line, column and what is wanted 
       {"{} {}", "a.json:1:4: error: the JSON value has ended, but the file goes on"},
       {std::string("[1\0]", 4), "a.json:1:3: error: expected ',' or ']', found control character 0x00"},
       {"[\"\xC3\xA4\", x]", "a.json:1:7: error: expected a value, found 'x'"},
-      {std::string(100, '['), "a.json:1:66: error: nested more than 64 levels deep"},
+      {std::string(100, '['), "a.json:1:66: error: nesting deeper than 64 levels"},
   };
   for (const auto& one : cases) {
     const std::string& text = one.first;

@@ -68,7 +68,7 @@ TEST_CASE("a section that is absent uses its default plugin, and elasticity has 
 TEST_CASE("a section with a plugin's table but without use has to say which plugin it means") {
   const ConfigFile file("[lr.none]\n");
   const ConfigNeeds needs{"lr"};
-  CHECK(contains(file.refusal(needs), ":2:2: error: [lr] does not say which plugin to use"));
+  CHECK(contains(file.refusal(needs), ":2:2: error: [lr] does not name the plugin to use"));
   CHECK(file.refusal().empty());
 }
 
@@ -79,8 +79,8 @@ TEST_CASE("plugins of sections that are not needed are not looked for") {
 }
 
 TEST_CASE("a need that is the section of no kind of plugins is refused") {
-  CHECK(ConfigFile("").refusal({"elasticty"}) == "no kind of plugins has the section [elasticty]");
-  CHECK(ConfigFile("[run]\nworkers = 2\n").refusal({"run"}) == "no kind of plugins has the section [run]");
+  CHECK(ConfigFile("").refusal({"elasticty"}) == "[elasticty] is not a section of any plugin kind");
+  CHECK(ConfigFile("[run]\nworkers = 2\n").refusal({"run"}) == "[run] is not a section of any plugin kind");
 }
 
 TEST_CASE("a missing plugin ends with 3, and with 2 when the config has errors of its own") {
@@ -131,5 +131,5 @@ TEST_CASE("options that a plugin refuses together are reported where use names i
   CHECK(instance->plugin().record().name == std::string("every"));
   const auto lr = pliant::config::instantiate(config, "lr");
   REQUIRE_FALSE(lr);
-  CHECK(contains(lr.error().message(), "opened without that need"));
+  CHECK(contains(lr.error().message(), "was not asked for this section"));
 }

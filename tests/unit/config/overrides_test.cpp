@@ -51,7 +51,7 @@ TEST_CASE("without the environment nothing of it counts") {
   const Variable nonsense("PLIANT__NONSENSE", "3");
   const Variable relative("PLIANT_PLUGIN_PATH", "relative");
   ConfigFile file("");
-  CHECK(contains(file.refusal(), "environment PLIANT__NONSENSE: error: this names no option"));
+  CHECK(contains(file.refusal(), "environment PLIANT__NONSENSE: error: this does not name an option"));
   CHECK(contains(file.refusal(), "entry 'relative' of PLIANT_PLUGIN_PATH is relative"));
   file.overrides.read_environment = false;
   CHECK(file.open().run().workers == 1);
@@ -78,9 +78,10 @@ TEST_CASE("an option of a plugin that is not opened is kept, so that a worker th
 TEST_CASE("a misspelt variable names the one that was meant") {
   const Variable variable("PLIANT__ELASTICITY__V0_9__MAX_GPU", "5");
   const ConfigFile file("[elasticity]\nuse = 'v0.9'\n");
-  CHECK(contains(file.refusal(needs_elasticity()),
-                 "environment PLIANT__ELASTICITY__V0_9__MAX_GPU: error: this names no option\n  note: did you mean "
-                 "PLIANT__ELASTICITY__V0_9__MAX_GPUS?"));
+  CHECK(contains(
+      file.refusal(needs_elasticity()),
+      "environment PLIANT__ELASTICITY__V0_9__MAX_GPU: error: this does not name an option\n  note: did you mean "
+      "PLIANT__ELASTICITY__V0_9__MAX_GPUS?"));
 }
 
 TEST_CASE("the plugin itself can be chosen by an override") {

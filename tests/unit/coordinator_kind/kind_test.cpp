@@ -75,7 +75,7 @@ TEST_CASE("a budget below 0 is refused with its place") {
 TEST_CASE("a section that names no coordinator has the one that plans") {
   CHECK(opened("[coordinator]\nbudget = 4096\n", {"coordinator"}).use("coordinator") == "planned");
   CHECK(has(refusal("[coordinator]\nbudget = 4096\n[coordinator.zero3]\nstrict = true\n", {"coordinator"}),
-            "[coordinator] does not say which plugin to use"));
+            "[coordinator] does not name the plugin to use"));
   CHECK(has(refusal("[coordinator]\nuse = 'eagre'\n", {"coordinator"}), "eager"));
 }
 

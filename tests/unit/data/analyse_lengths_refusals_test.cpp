@@ -64,11 +64,11 @@ TEST_CASE("a partial file that is cut off or damaged in its header, or of somebo
   refused_with("", Status::kDataLoss, "was not written by an analysis");
   refused_with("my own notes", Status::kDataLoss, "was not written by an analysis");
   refused_with(good.substr(0, 31), Status::kDataLoss, "ends within its header");
-  refused_with(good.substr(0, 40), Status::kDataLoss, "check sum of its header");
+  refused_with(good.substr(0, 40), Status::kDataLoss, "checksum of its header");
   refused_with(with(8, 2), Status::kUnimplemented, "format version 2");
   refused_with(with(14, '\xff'), Status::kDataLoss, "no identity");
-  refused_with(with(16, 1), Status::kDataLoss, "check sum of its header");
-  refused_with(with(35, 'X'), Status::kDataLoss, "check sum of its header");
+  refused_with(with(16, 1), Status::kDataLoss, "checksum of its header");
+  refused_with(with(35, 'X'), Status::kDataLoss, "checksum of its header");
   test::write_all(part, good);
   CHECK(analyse_lengths(folder / "l.npy", analysis_of()).resumed == 512);
 }
@@ -85,7 +85,7 @@ TEST_CASE("another identity or count is refused by name, before and after the ru
     CHECK(has(identity.message, file + " was measured as \"tokenizer a, data 1\", not as \"tokenizer b\""));
     const Refusal count = refusal(folder / "l.npy", analysis_of(kCount + 1));
     CHECK(count.status == Status::kFailedPrecondition);
-    CHECK(has(count.message, file + " is of 3000 sequences, the data set has 3001"));
+    CHECK(has(count.message, file + " has 3000 sequences, the data set has 3001"));
   };
   check_both("l.npy.part");
   analyse_lengths(folder / "l.npy", analysis_of());
@@ -111,9 +111,9 @@ TEST_CASE("a file of lengths that no analysis wrote, or that has changed since, 
     test::write_all(origin, good_origin);
   };
   overwrite(file, 500, "x");
-  refused_with(Status::kDataLoss, "is not what was measured: its digest is");
+  refused_with(Status::kDataLoss, "has changed since it was measured: its digest is");
   overwrite(file, 7, "\x02");
-  refused_with(Status::kDataLoss, "its header is not that of its lengths");
+  refused_with(Status::kDataLoss, "its header does not match its lengths");
   test::write_all(file, good.substr(0, good.size() - 4));
   refused_with(Status::kDataLoss, "3000 lengths take");
   test::write_all(file, "");
@@ -122,10 +122,11 @@ TEST_CASE("a file of lengths that no analysis wrote, or that has changed since, 
        {"", "{", "[]", "{\"format\": \"other\"}",
         "{\"format\": \"pliant.lengths_origin/1\", \"count\": 1.5, \"identity\": \"\", \"digest\": \"\"}"}) {
     test::write_all(origin, text);
-    refused_with(Status::kDataLoss, "does not say what was measured");
+    refused_with(Status::kDataLoss, "does not describe its source");
   }
   std::filesystem::remove(origin);
-  refused_with(Status::kFailedPrecondition, "no " + origin.string() + " says what it was measured from");
+  refused_with(Status::kFailedPrecondition,
+               "exists, but " + origin.string() + ", the record of its source, is missing");
   CHECK(analyse_lengths(file, analysis_of()).measured == 0);
 }
 

@@ -127,7 +127,7 @@ TEST_CASE("a callback that throws is told with its sequence, and no finished chu
   const ScratchFolder folder;
   const Refusal refused = stopped_at(folder / "l.npy", 1000);
   CHECK(refused.status == Status::kAborted);
-  CHECK(refused.message == "the length of sequence 1000 could not be measured: no such document");
+  CHECK(refused.message == "cannot measure the length of sequence 1000: no such document");
   CHECK(folder.names() == std::vector<std::string>{"l.npy.part"});
   CHECK(analyse_lengths(folder / "l.npy", analysis_of()).resumed == 768);
   CHECK(holds_all(folder / "l.npy"));
@@ -140,7 +140,7 @@ TEST_CASE("an Error of the callback keeps its status and exit code, and what is 
   const Refusal refused = refusal(folder / "l.npy", analysis);
   CHECK(refused.status == Status::kNotFound);
   CHECK(refused.exit_code == ExitCode::kUsage);
-  CHECK(refused.message == "the length of sequence 0 could not be measured: gone");
+  CHECK(refused.message == "cannot measure the length of sequence 0: gone");
   analysis.length_of = [](int64_t) -> int64_t { throw 7; };
   CHECK(refusal(folder / "l.npy", analysis).status == Status::kAborted);
 }
@@ -151,7 +151,7 @@ TEST_CASE("of several failing sequences the first chunk's is told, however the t
     LengthAnalysis analysis = analysis_of(kCount, 8);
     analysis.length_of = [](int64_t i) -> int64_t { return i >= 300 ? 0 : 1; };
     CHECK(refusal(folder / std::to_string(round), analysis).message ==
-          "sequence 300 has a length of 0; 1 to 2147483647 tokens");
+          "sequence 300 has a length of 0; allowed: 1 to 2147483647 tokens");
   }
 }
 

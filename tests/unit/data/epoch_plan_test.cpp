@@ -92,7 +92,7 @@ std::string broken(Scripted& sampler) {
   REQUIRE_FALSE(plan.has_value());
   CHECK(plan.error().status() == Status::kInternal);
   CHECK(plan.error().exit_code() == ExitCode::kPlugin);
-  CHECK(plan.error().message().rfind("sampler 'scripted' broke its contract in epoch 6: ", 0) == 0);
+  CHECK(plan.error().message().rfind("sampler 'scripted' violates its contract in epoch 6: ", 0) == 0);
   return plan.error().message();
 }
 
@@ -159,19 +159,21 @@ TEST_CASE("rows without sequences fill up the last batch, and are refused elsewh
   CHECK(last.size == BatchSize{2, 1, 20, 19, 1});
   Scripted first;
   first.offsets = {0, 0, 3};
-  CHECK(ends_with(broken(first), "row 0 has no sequences and row 1 has; rows without sequences are the last ones"));
+  CHECK(ends_with(broken(first), "row 0 has no sequences but row 1 has some; rows without sequences must come last"));
   Scripted short_batch;
   short_batch.offsets = {0, 3, 3, 3};
-  CHECK(ends_with(broken(short_batch), "rows without sequences only fill up the last batch of 2"));
+  CHECK(ends_with(broken(short_batch), "rows without sequences may only fill up the last batch of 2"));
   Scripted over;
   over.offsets = {0, 2, 3, 3};
-  CHECK(ends_with(broken(over), "the last 1 of 3 rows have no sequences; such rows only fill up the last batch of 2"));
+  CHECK(
+      ends_with(broken(over),
+                "the last 1 of 3 rows have no sequences; rows without sequences may only fill up the last batch of 2"));
 }
 
 TEST_CASE("offsets that fall, run over or start elsewhere are refused") {
   Scripted falling;
   falling.offsets = {0, 2, 1};
-  CHECK(broken(falling).find("row 1 ends at 1 after a start at 2") != std::string::npos);
+  CHECK(broken(falling).find("row 1 ends at 1 but begins at 2") != std::string::npos);
   Scripted over;
   over.offsets = {0, 2, 9};
   CHECK(broken(over).find("there are 3 sequences") != std::string::npos);
@@ -206,13 +208,13 @@ TEST_CASE("ids out of range and ids given twice are refused") {
   CHECK(ends_with(broken(both), "sequence 0 is used or dropped twice"));
   Scripted dropped;
   dropped.dropped = {2, 7};
-  CHECK(ends_with(broken(dropped), "sequence id 7 in the list of dropped ones; ids are 0 to 4"));
+  CHECK(ends_with(broken(dropped), "sequence id 7 in the list of dropped sequences; ids are 0 to 4"));
 }
 
 TEST_CASE("counts that do not add up to the data set are refused before anything is allocated") {
   Scripted lost;
   lost.announce = [](pliant_epoch& epoch) { epoch.dropped_count = 1; };
-  CHECK(ends_with(broken(lost), "3 sequences in rows and 1 dropped; 5 were asked for"));
+  CHECK(ends_with(broken(lost), "3 sequences in rows and 1 dropped; 5 were requested"));
   Scripted endless;
   endless.announce = [](pliant_epoch& epoch) { epoch.sequence_count = ~uint64_t{0}; };
   (void)broken(endless);
@@ -224,14 +226,14 @@ TEST_CASE("counts that do not add up to the data set are refused before anything
   (void)broken(wrapped);
   Scripted rows;
   rows.announce = [](pliant_epoch& epoch) { epoch.row_count = 5; };
-  CHECK(ends_with(broken(rows), "5 rows of 3 sequences: rows without sequences only fill up the last batch"));
+  CHECK(ends_with(broken(rows), "5 rows of 3 sequences: rows without sequences may only fill up the last batch"));
 }
 
 TEST_CASE("a drop reason without a name is refused") {
   for (const int32_t reason : {2, -1}) {
     Scripted sampler;
     sampler.reasons = {0, reason};
-    CHECK(broken(sampler).find("is dropped for reason " + std::to_string(reason)) != std::string::npos);
+    CHECK(broken(sampler).find("is dropped for the unknown reason " + std::to_string(reason)) != std::string::npos);
   }
 }
 
@@ -241,7 +243,7 @@ TEST_CASE("a sampler that throws, in whichever slot, is named") {
   CHECK(ends_with(broken(throwing), "begin_epoch threw across the border: boom"));
   Scripted late;
   late.slots.drop_reason = [](void*, int32_t) -> const char* { throw 7; };
-  CHECK(ends_with(broken(late), "drop_reason threw across the border: an exception that is no std::exception"));
+  CHECK(ends_with(broken(late), "drop_reason threw across the border: an exception other than std::exception"));
 }
 
 TEST_CASE("a refusal comes through as it is") {
@@ -260,7 +262,7 @@ TEST_CASE("an epoch without rows is the user's error and counts the reasons") {
   REQUIRE_FALSE(plan.has_value());
   CHECK(plan.error().exit_code() == ExitCode::kUsage);
   CHECK(plan.error().message() ==
-        "sampler 'scripted' leaves nothing to train on in epoch 6: all 5 sequences are dropped (tail: 1, too_long: 4)");
+        "sampler 'scripted' leaves nothing to train on in epoch 6: it drops all 5 sequences (tail: 1, too_long: 4)");
 }
 
 TEST_CASE("pieces that make up their sequences count each sequence once, where its last piece is") {

@@ -81,10 +81,9 @@ TEST_CASE("a file that is cut off or written to while it is read is an error") {
   REQUIRE(cut.has_value());
   std::filesystem::resize_file(file, 2);
   std::string bytes(6, ' ');
-  CHECK(
-      cut->read(bytes.data(), 6, 0).error().message().find("it became shorter while it was read, from 6 to 2 bytes") !=
-      std::string::npos);
-  CHECK(cut->check_unchanged().error().message().find("changed while it was read") != std::string::npos);
+  CHECK(cut->read(bytes.data(), 6, 0).error().message().find("it shrank while being read, from 6 to 2 bytes") !=
+        std::string::npos);
+  CHECK(cut->check_unchanged().error().message().find("changed while being read") != std::string::npos);
   put(file, "1\n2\n3\n4\n");
   CHECK(grown->read(bytes.data(), 6, 0).has_value());
   CHECK_FALSE(grown->check_unchanged().has_value());
@@ -147,7 +146,7 @@ TEST_CASE("a truncated lengths file is refused at every length") {
     CHECK(read.error().status() == Status::kDataLoss);
   }
   put(file, whole + "x");
-  CHECK(data::read_dataset(file).error().message().find("sequences take") != std::string::npos);
+  CHECK(data::read_dataset(file).error().message().find("sequences need") != std::string::npos);
 }
 
 TEST_CASE("every flipped bit of a lengths file is noticed") {

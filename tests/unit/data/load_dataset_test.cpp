@@ -52,10 +52,10 @@ TEST_CASE("what is wrong with the data points at the line of the config and at t
   std::ofstream(scratch.file("c.txt")) << "5\n7\n";
   std::ofstream(scratch.file("d.txt")) << "5\n";
   std::ofstream(scratch.file("empty.txt")) << "";
-  CHECK(has(refusal(scratch, ""), "set [data] lengths"));
+  CHECK(has(refusal(scratch, ""), "[data] lengths is missing; set it"));
   const std::string wrong = refusal(scratch, "[data]\nlengths = \"a.txt\"\n");
   CHECK(has(wrong, "pliant.toml:3:11: error:"));
-  CHECK(has(wrong, "a.txt:2: '-6' is no length"));
+  CHECK(has(wrong, "a.txt:2: '-6' is not a length"));
   CHECK(has(refusal(scratch, "[data]\nlengths = \"none.npy\"\n"), "cannot read"));
   CHECK(has(refusal(scratch, "[data]\nlengths = \"empty.txt\"\n"), "the data set is empty"));
   const std::string more = refusal(scratch, "[data]\nlengths = \"b.txt\"\nloss_tokens = \"c.txt\"\n");
@@ -63,5 +63,5 @@ TEST_CASE("what is wrong with the data points at the line of the config and at t
   CHECK(has(more, "sequence 1 has 7 loss tokens"));
   CHECK(has(refusal(scratch, "[data]\nlengths = \"b.txt\"\nloss_tokens = \"d.txt\"\n"), "2 lengths but 1 loss token"));
   CHECK(has(refusal(scratch, "[data]\nlengths = \"b.txt\"\nloss_tokens = \"a.txt\"\n"),
-            "a number of loss tokens is a whole number from 0"));
+            "a number of loss tokens must be a whole number from 0"));
 }

@@ -72,10 +72,10 @@ TEST_CASE("a rule that is not valid for the optimizer is refused with its reason
   CHECK(adam.exit_code() == ExitCode::kUsage);
   CHECK(
       contains(adam, "lr 'adascale' is valid for sgd, sgd_momentum, nesterov only, and [lr] optimizer is \"adam\": "));
-  CHECK(contains(adam, "use = \"sqrt\" suits adam"));
+  CHECK(contains(adam, "for adam set use = \"sqrt\""));
   const Error unknown = error_of([] { (void)rate_of("[lr]\nuse = \"adam_sde\"\n"); });
-  CHECK(
-      contains(unknown, "lr 'adam_sde' must know the optimizer: set [lr] optimizer; it is valid for adam, adamw only"));
+  CHECK(contains(unknown,
+                 "lr 'adam_sde' depends on the optimizer: set [lr] optimizer; the rule is valid for adam, adamw only"));
   const Error link =
       error_of([] { (void)rate_of("[lr]\nuse = \"sqrt\"\noptimizer = \"adam\"\nthen = [\"momentum\"]\n"); });
   CHECK(contains(link, "lr 'momentum' is valid for sgd_momentum, nesterov only"));
@@ -87,7 +87,7 @@ TEST_CASE("a rule that is not valid for the optimizer is refused with its reason
 TEST_CASE("the lists of the chain are checked where they stand") {
   const Error twice = error_of([] { (void)rate_of("[lr]\nuse = \"sqrt\"\nthen = [\"clamp\", \"sqrt\"]\n"); });
   CHECK(contains(twice, "pliant.toml:4:18"));
-  CHECK(contains(twice, "lr.then names 'sqrt', which is in the chain already"));
+  CHECK(contains(twice, "lr.then names 'sqrt', which is already in the chain"));
   const Error missing = error_of([] { (void)rate_of("[lr]\nuse = \"sqrt\"\nschedule = [\"cosin\"]\n"); });
   CHECK(contains(missing, "cosin"));
   CHECK(missing.exit_code() == ExitCode::kPlugin);

@@ -168,7 +168,7 @@ TEST_CASE("an even share that is not to be had is refused with the numbers") {
     (void)padded_micro_batches(batch, six(), layout, 0);
   } catch (const Error& error) {
     CHECK(error.exit_code() == ExitCode::kUsage);
-    CHECK(error.message().find("5 rows are not shared out evenly among 3 ranks") == 0);
+    CHECK(error.message().find("5 rows cannot be divided evenly among 3 ranks") == 0);
   }
   layout.world_size = 5;
   CHECK(padded_micro_batches(batch, six(), layout, 4).size() == 1);

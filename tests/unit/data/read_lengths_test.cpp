@@ -90,10 +90,10 @@ TEST_CASE_FIXTURE(Files, "a numpy array of any integer or float type gives its l
 TEST_CASE_FIXTURE(Files, "a numpy array that is wrong is refused by name") {
   const std::string three = bytes_of<int64_t>({3, 1, 127});
   CHECK(mentions(refusal_of(write("a.npy", "x")), "does not start with"));
-  CHECK(mentions(refusal_of(write("b.npy", npy("<i8", "(4,)", three))), "4 numbers take 32 bytes, it has 24"));
-  CHECK(mentions(refusal_of(write("c.npy", npy("<i8", "(2,)", three))), "2 numbers take 16 bytes, it has 24"));
-  CHECK(mentions(refusal_of(write("d.npy", npy("<i8", "(3, 1)", three))), "other than one dimension"));
-  CHECK(mentions(refusal_of(write("e.npy", npy("<U8", "(3,)", three))), "no integer or float"));
+  CHECK(mentions(refusal_of(write("b.npy", npy("<i8", "(4,)", three))), "4 numbers need 32 bytes, it has 24"));
+  CHECK(mentions(refusal_of(write("c.npy", npy("<i8", "(2,)", three))), "2 numbers need 16 bytes, it has 24"));
+  CHECK(mentions(refusal_of(write("d.npy", npy("<i8", "(3, 1)", three))), "exactly one dimension"));
+  CHECK(mentions(refusal_of(write("e.npy", npy("<U8", "(3,)", three))), "neither integer nor float"));
   CHECK(mentions(refusal_of(write("f.npy", npy("<i8", "(3,)", three, 9))), "version 9"));
   CHECK(mentions(refusal_of(write("g.npy", npy("<i8", "(3,)", three).substr(0, 40))), "ends within its header"));
   CHECK(mentions(refusal_of(write("h.npy", npy("<f8", "(2,)", bytes_of<double>({1, NAN})))), "value 1 is nan"));
@@ -101,14 +101,14 @@ TEST_CASE_FIXTURE(Files, "a numpy array that is wrong is refused by name") {
   CHECK(mentions(refusal_of(write("j.npy", npy("<f4", "(1,)", bytes_of<float>({INFINITY})))), "value 0 is inf"));
   CHECK(mentions(refusal_of(write("k.npy", npy("<u8", "(1,)", bytes_of<uint64_t>({uint64_t{1} << 63})))), "63 bits"));
   CHECK(mentions(refusal_of(write("l.npy", npy("<i8", "(2,)", bytes_of<int64_t>({5, 0})))),
-                 "sequence 1 has a length of 0; a length is"));
+                 "sequence 1 has a length of 0; a length must be"));
   CHECK(mentions(refusal_of(write("m.npy", npy("<i8", "(1,)", bytes_of<int64_t>({-3})))),
                  "sequence 0 has a length of -3"));
 }
 
 TEST_CASE_FIXTURE(Files, "a pipe and a folder are refused at once") {
   REQUIRE(::mkfifo((path() / "pipe.npy").c_str(), 0600) == 0);
-  CHECK(mentions(refusal_of(path() / "pipe.npy"), "pipe.npy: it is no regular file"));
+  CHECK(mentions(refusal_of(path() / "pipe.npy"), "pipe.npy: it is not a regular file"));
   std::filesystem::create_directory(path() / "folder.npy");
   CHECK(mentions(refusal_of(path() / "folder.npy"), "cannot read"));
 }
@@ -160,8 +160,8 @@ TEST_CASE_FIXTURE(Files, "the index of a Megatron data set holds the lengths its
 TEST_CASE_FIXTURE(Files, "an index that is wrong is refused by name") {
   const std::string good = index_of({12, 7, 2048});
   CHECK(mentions(refusal_of(write("a.idx", good.substr(0, 20))), "ends within its header"));
-  CHECK(mentions(refusal_of(write("b.idx", good.substr(0, good.size() - 1))), "are not what 3 sequences"));
-  CHECK(mentions(refusal_of(write("c.idx", good + "x")), "are not what 3 sequences"));
+  CHECK(mentions(refusal_of(write("b.idx", good.substr(0, good.size() - 1))), "do not match 3 sequences"));
+  CHECK(mentions(refusal_of(write("c.idx", good + "x")), "do not match 3 sequences"));
   CHECK(mentions(refusal_of(write("d.idx", "XMIDIDX" + good.substr(7))), "does not start with MMIDIDX"));
   CHECK(mentions(refusal_of(write("e.idx", std::string("TNTIDX\0\0", 8) + good)), "TNTIDX"));
   std::string swapped = good;
@@ -169,12 +169,12 @@ TEST_CASE_FIXTURE(Files, "an index that is wrong is refused by name") {
   CHECK(mentions(refusal_of(write("f.idx", swapped)), "byte-swapped"));
   std::string huge = good;
   huge[25] = '\x7f';
-  CHECK(mentions(refusal_of(write("g.idx", huge)), "are not what"));
+  CHECK(mentions(refusal_of(write("g.idx", huge)), "do not match"));
   CHECK(mentions(refusal_of(write("h.idx", index_of({12, -7}))), "sequence 1 has a length of -7"));
   const auto metric = write("i.idx", index_of({1, 1}));
   CHECK(mentions(refusal_of(metric), "i.bin"));
   static_cast<void>(write("i.bin", "abc"));
-  CHECK(mentions(refusal_of(metric), "2 values of 4 bytes do not take its 3 bytes"));
+  CHECK(mentions(refusal_of(metric), "2 values of 4 bytes do not match its 3 bytes"));
 }
 
 TEST_CASE_FIXTURE(Files, "the data set that a job left in its run directory is lengths, and damage is named") {
@@ -191,7 +191,7 @@ TEST_CASE_FIXTURE(Files, "integers back to back are lengths") {
   CHECK(read_lengths(write("a.i32", bytes_of<int32_t>({5, 6}))) == Lengths{5, 6});
   CHECK(read_lengths(write("a.i64", bytes_of<int64_t>({5, 6}))) == Lengths{5, 6});
   CHECK(read_lengths(write("empty.i64", "")).empty());
-  CHECK(mentions(refusal_of(write("b.i32", "12345")), "5 bytes are no whole number of 4-byte integers"));
+  CHECK(mentions(refusal_of(write("b.i32", "12345")), "5 bytes are not a whole number of 4-byte integers"));
 }
 
 TEST_CASE_FIXTURE(Files, "lines give lengths, and a wrong one its number") {

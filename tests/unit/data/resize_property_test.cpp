@@ -140,10 +140,10 @@ TEST_CASE("a position says by name what is not as it was, and a refused one chan
   };
   Job changed = job;
   changed.dataset.lengths = {5, 6, 7, 8, 9, 10, 11, 13};
-  has(refusal(changed, saved), "data/lengths.npy is not what it was when the position was saved: 8 sequences");
+  has(refusal(changed, saved), "data/lengths.npy has changed since the position was saved: 8 sequences");
   changed = job;
   changed.dataset.content = 5;
-  has(refusal(changed, saved), "data/lengths.npy is not what it was when the position was saved");
+  has(refusal(changed, saved), "data/lengths.npy has changed since the position was saved");
   changed = job;
   changed.toml = kResizedSamplers[3] + "[run]\nseed = 3\n";
   has(refusal(changed, saved), "saved with sampler next_fit 0.1.0; the config has best_fit 0.2.0");
@@ -156,13 +156,13 @@ TEST_CASE("a position says by name what is not as it was, and a refused one chan
   changed = job;
   changed.toml =
       "[sampler]\nuse = \"next_fit\"\n[sampler.next_fit]\nmax_tokens = 61\norder = \"random\"\n[run]\nseed = 3\n";
-  has(refusal(changed, saved), "other options of the sampler");
-  for (size_t size = 0; size < saved.size(); ++size) has(refusal(job, saved.substr(0, size)), "no saved position");
+  has(refusal(changed, saved), "other sampler options");
+  for (size_t size = 0; size < saved.size(); ++size) has(refusal(job, saved.substr(0, size)), "not a saved position");
   for (size_t i = 0; i < saved.size(); ++i) {
     std::string flipped = saved;
     flipped[i] = static_cast<char>(flipped[i] ^ 4);
-    has(refusal(job, flipped), "no saved position");
+    has(refusal(job, flipped), "not a saved position");
   }
-  has(refusal(job, "\x7f\x45\x4c\x46\n00000000\n"), "no saved position");
+  has(refusal(job, "\x7f\x45\x4c\x46\n00000000\n"), "not a saved position");
   CHECK(saved.size() < 512);
 }

@@ -148,17 +148,17 @@ TEST_CASE("a commit that the plan contradicts is named") {
   refuse([](CommitRecord& commit) { --commit.size.rows; }, "it records 3 rows");
   refuse([](CommitRecord& commit) { ++commit.size.tokens; }, "tokens, the plan has");
   refuse([](CommitRecord& commit) { ++commit.size.loss_tokens; }, "loss tokens, the plan has");
-  refuse([](CommitRecord& commit) { commit.shares = {{{0, 2}}, {{3, 1}}}; }, "row 2 of 4 is next");
-  refuse([](CommitRecord& commit) { commit.shares = {{{0, 3}}, {{2, 2}}}; }, "row 3 of 4 is next");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 2}}, {{3, 1}}}; }, "row 2 of 4 must come next");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 3}}, {{2, 2}}}; }, "row 3 of 4 must come next");
   refuse([](CommitRecord& commit) { commit.shares = {{{0, 3}}}; }, "end at row 3 of 4");
-  refuse([](CommitRecord& commit) { commit.shares = {{{0, 5}}}; }, "row 0 of 4 is next");
+  refuse([](CommitRecord& commit) { commit.shares = {{{0, 5}}}; }, "row 0 of 4 must come next");
   refuse([](CommitRecord& commit) { commit.shares = {{{0, 1}, {2, 2}}, {}}; }, "rank 0 has 2 rows from row 2 on");
   refuse([](CommitRecord& commit) { commit.shares = {{{0, 1}, {1, 3}}, {{3, 1}}}; }, "rank 1 has 1 rows from row 3 on");
   refuse([](CommitRecord& commit) { commit.shares = {{{0, 4}}, {{4, -1}}}; }, "rank 1 has -1 rows");
   refuse([](CommitRecord& commit) { commit.shares.clear(); }, "end at row 0 of 4");
   refuse([](CommitRecord& commit) { commit.batch_index = 5; }, "the epoch has 5 batches");
   refuse([](CommitRecord& commit) { commit.batch_index = 0; }, "the plan has");
-  refuse([](CommitRecord& commit) { commit.epoch = -1; }, "epochs count from 0");
+  refuse([](CommitRecord& commit) { commit.epoch = -1; }, "epochs are counted from 0");
   refuse([](CommitRecord& commit) { commit.epoch = 0; }, "the ranks used other samples");
 }
 

@@ -138,18 +138,18 @@ struct BadMemory {
 std::vector<BadMemory> bad_memory(const Machine& machine, const Accelerator& accelerator, const Pages& pages,
                                   std::vector<Buffer>& kept) {
   std::vector<BadMemory> all;
-  const std::string nobodys = "is memory that neither the accelerator nor this process has: it was freed";
+  const std::string nobodys = "is memory of neither the accelerator nor this process: it was freed";
   for (int32_t device = 1; device < accelerator.device_count(); ++device) {
     const Buffer& foreign = kept.emplace_back(accelerator, device, 4000);
     all.push_back({"foreign", foreign.pointer(), "is memory of device 1, this rank computes on device 0"});
   }
   const Buffer& device = kept.emplace_back(accelerator, 0, 3000);
-  all.push_back({"short", device.pointer(), "leaves its allocation: 4000 bytes from byte 0 of 3000"});
+  all.push_back({"short", device.pointer(), "exceeds its allocation: 4000 bytes from byte 0 of 3000"});
   const Buffer& offset = kept.emplace_back(accelerator, 0, 4000);
   all.push_back({"offset", static_cast<std::byte*>(offset.pointer()) + 4,
-                 "leaves its allocation: 4000 bytes from byte 4 of 4000"});
+                 "exceeds its allocation: 4000 bytes from byte 4 of 4000"});
   const Buffer& pinned = kept.emplace_back(accelerator, 0, 100, MemoryKind::kPinned);
-  all.push_back({"pinned", pinned.pointer(), "leaves its allocation: 4000 bytes from byte 0 of 100"});
+  all.push_back({"pinned", pinned.pointer(), "exceeds its allocation: 4000 bytes from byte 0 of 100"});
   const bool is_malloc = machine.name == "host" || machine.name == "sim";
   if (!is_malloc || !kKeepsFreed) all.push_back({"freed", freed_memory(accelerator), nobodys});
   all.push_back({"unmapped", kNowhere, nobodys});
@@ -251,10 +251,10 @@ TEST_CASE(
       }
     };
     ::mprotect(three.page(2), kPage, PROT_READ);
-    refused("is memory that this process may read and not write, from byte 8192 of 12288 on");
+    refused("is read-only memory from byte 8192 of 12288 on");
     ::mprotect(three.page(2), kPage, PROT_READ | PROT_WRITE);
     ::mprotect(three.page(1), kPage, PROT_NONE);
-    refused("is memory with a hole: byte 4096 of 12288 is in none that this process can read");
+    refused("is memory with a hole: this process cannot read byte 4096 of 12288");
     ::mprotect(three.page(1), kPage, PROT_READ);
     const Three other;
     program.parts[0].data = other.page(0);
@@ -262,7 +262,7 @@ TEST_CASE(
     program.parts[0].data = three.page(0);
     const auto moved = test::error_of([&] { static_cast<void>(arrays.now()); });
     REQUIRE(moved);
-    CHECK(moved->message().find("may read and not write, from byte 4096 of 12288 on") != std::string::npos);
+    CHECK(moved->message().find("is read-only memory from byte 4096 of 12288 on") != std::string::npos);
     ::mprotect(three.page(1), kPage, PROT_READ | PROT_WRITE);
   }
 }

@@ -55,7 +55,7 @@ TEST_CASE("add refuses gaps, overlaps, foreign rows and gradients of another siz
     CHECK_FALSE(reduction.complete());
     reduction.add({6, 2}, 1, 1, 1, kOnes);
     CHECK(reduction.complete());
-    CHECK(refused({8, 2}, kOnes).find("all 2 micro-batches of this rank have been added") != std::string::npos);
+    CHECK(refused({8, 2}, kOnes).find("all 2 micro-batches of this rank were added") != std::string::npos);
   }
 }
 
@@ -78,16 +78,16 @@ TEST_CASE("pieces that overlap, leave the gradient, are missing or of an unknown
       };
       lacks("lacks elements 0..4 of 5");
       reduction.add_piece({0, 1}, {.offset = 1, .count = 2, .data = kOnes.data()});
-      refused({.offset = 2, .count = 2, .data = kOnes.data()}, "overlaps one that was added before: elements 2..3");
+      refused({.offset = 2, .count = 2, .data = kOnes.data()}, "overlaps a piece that was added before: elements 2..3");
       refused({.offset = 0, .count = 2, .data = kOnes.data()}, "overlaps");
       refused({.offset = 0, .count = 5, .data = kOnes.data()}, "overlaps");
-      refused({.offset = 1, .count = 1, .data = kOnes.data()}, "overlaps one that was added before: element 1");
+      refused({.offset = 1, .count = 1, .data = kOnes.data()}, "overlaps a piece that was added before: element 1");
       refused({.offset = 4, .count = 2, .data = kOnes.data()}, "has 2 elements at 4, but gradient_size() said 5");
       refused({.offset = UINT64_MAX, .count = 2, .data = kOnes.data()}, "gradient_size() said 5");
       refused({.offset = 1, .count = UINT64_MAX, .data = kOnes.data()}, "gradient_size() said 5");
       refused({.offset = 3, .count = 2, .data = nullptr}, "is a null pointer: elements 3..4");
-      refused({.offset = 3, .count = 2, .data = kOnes.data(), .dtype = DType::kF64}, "is of the type 2");
-      refused({.offset = 3, .count = 2, .data = kOnes.data(), .dtype = static_cast<DType>(99)}, "is of the type 99");
+      refused({.offset = 3, .count = 2, .data = kOnes.data(), .dtype = DType::kF64}, "has the type 2");
+      refused({.offset = 3, .count = 2, .data = kOnes.data(), .dtype = static_cast<DType>(99)}, "has the type 99");
       CHECK(error_of([&] { reduction.add({0, 1}, 1, 1, 1, kOnes); }).message().find("overlaps") != std::string::npos);
       CHECK(error_of([&] {
               reduction.add_piece({1, 1}, {.count = 1, .data = kOnes.data()});

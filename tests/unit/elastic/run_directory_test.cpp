@@ -96,7 +96,7 @@ TEST_CASE("a directory that is another run's is refused and left as it is") {
   const auto second = RunDirectory::create(folder.path(), kFacts);
   REQUIRE_FALSE(second.has_value());
   CHECK(second.error().exit_code() == ExitCode::kUsage);
-  CHECK(second.error().message().find("run-1 is there already") != std::string::npos);
+  CHECK(second.error().message().find("run-1 exists already") != std::string::npos);
   CHECK(test::read_all(first->config()) == "mine");
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("nothing is in a directory before its lock is held, and two do not hol
     REQUIRE(lock.has_value());
     const auto other = DirectoryLock::take(*run);
     REQUIRE_FALSE(other.has_value());
-    CHECK(other.error().message().find("another `pliant run` is at work in") != std::string::npos);
+    CHECK(other.error().message().find("another `pliant run` is using") != std::string::npos);
   }
   CHECK(DirectoryLock::take(*run).has_value());
 }

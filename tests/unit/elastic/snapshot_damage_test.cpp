@@ -116,7 +116,7 @@ void check_damaged(const ScratchFolder& folder, const std::string& bytes) {
   CHECK(read.error().status() == Status::kDataLoss);
   const std::string& message = read.error().message();
   CHECK(message.find("the snapshot " + (folder / "damaged").string() + " is damaged: ") == 0);
-  CHECK(message.find("restore it from a copy, or remove it to resume from an older one") != std::string::npos);
+  CHECK(message.find("restore it from a copy, or remove it to resume from an older snapshot") != std::string::npos);
 }
 
 TEST_CASE("a snapshot of parts that is cut, or has one other bit in any array, is refused and says what to do") {

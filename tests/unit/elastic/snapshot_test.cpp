@@ -70,7 +70,7 @@ TEST_CASE("a snapshot is given to its owner and to nobody else") {
   REQUIRE_FALSE(other_run.has_value());
   REQUIRE_FALSE(other_data.has_value());
   CHECK(other_run.error().exit_code() == ExitCode::kUsage);
-  CHECK(other_run.error().message().find("is of the run run-1, not of run-2") != std::string::npos);
+  CHECK(other_run.error().message().find("is that of run run-1, not of run-2") != std::string::npos);
   CHECK(other_data.error().message().find("fingerprint 00ff instead of 0100") != std::string::npos);
   CHECK_FALSE(seen);
 }
@@ -122,8 +122,8 @@ TEST_CASE("a snapshot of a newer release is called that, not damaged, and what i
   const auto newer = read_snapshot(folder.write("s", bytes), [](std::istream&, const SnapshotHeader&) {});
   REQUIRE_FALSE(newer.has_value());
   CHECK(newer.error().exit_code() == ExitCode::kUsage);
-  CHECK(newer.error().message().find("is of a newer release: its format version is 6, this release reads 1 to 5; "
-                                     "resume with that release, or remove it to resume from an older one") !=
+  CHECK(newer.error().message().find("its format version is 6, this release reads 1 to 5; "
+                                     "resume with that release, or remove it to resume from an older snapshot") !=
         std::string::npos);
   bytes = of_format('\x05');
   bytes[8] = '\x06';

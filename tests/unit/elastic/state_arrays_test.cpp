@@ -51,14 +51,14 @@ TEST_CASE("arrays of one name, without memory, of an unknown type or an impossib
   for (const char* name : {"", "two words", "line\n", "\x1b[31m"}) {
     StateArray bad = good;
     bad.name = name;
-    CHECK(refusal_of({bad}).find("is no name of an array; letters, digits and .-_/: are allowed") != std::string::npos);
+    CHECK(refusal_of({bad}).find("is not a valid array name; allowed: letters, digits and .-_/:") != std::string::npos);
   }
   CHECK(refusal_of({{"w", DType::kF32, {2}, nullptr}}) == "TrainingState::arrays: 'w' has no memory: its data is NULL");
   CHECK(refusal_of({{"w", DType::kF32, {0, 7}, nullptr}}).empty());
   CHECK(refusal_of({{"w", static_cast<DType>(99), {2}, some_memory}}).find("'w' has the unknown type 99") !=
         std::string::npos);
   CHECK(refusal_of({{"w", DType::kF32, {2, -1}, some_memory}}).find("negative length -1") != std::string::npos);
-  CHECK(refusal_of({{"w", DType::kF64, {INT64_MAX, 2}, some_memory}}).find("no memory holds") != std::string::npos);
+  CHECK(refusal_of({{"w", DType::kF64, {INT64_MAX, 2}, some_memory}}).find("does not fit memory") != std::string::npos);
 }
 
 TEST_CASE("a program whose arrays change, and a snapshot of others, are told the first difference") {
@@ -84,11 +84,11 @@ TEST_CASE("a program whose arrays change, and a snapshot of others, are told the
   CHECK(arrays.now()[1].data == some_memory + 8);
   CHECK(difference([&] { arrays.require_unchanged(); }).empty());
   program.parts[1].dtype = DType::kF64;
-  CHECK(difference([&] { arrays.require_unchanged(); }).find("steps f64[] in its arrays of now") != std::string::npos);
+  CHECK(difference([&] { arrays.require_unchanged(); }).find("steps f64[] in its current arrays") != std::string::npos);
   program.parts.pop_back();
-  CHECK(difference([&] { arrays.require_unchanged(); }).find("none in its arrays of now") != std::string::npos);
+  CHECK(difference([&] { arrays.require_unchanged(); }).find("none in its current arrays") != std::string::npos);
   program.parts[0].shape = {2, 2};
-  CHECK(difference([&] { static_cast<void>(arrays.now()); }).find("w f32[2,2] in its arrays of now") !=
+  CHECK(difference([&] { static_cast<void>(arrays.now()); }).find("w f32[2,2] in its current arrays") !=
         std::string::npos);
 }
 
@@ -240,7 +240,7 @@ TEST_CASE(
     }
   });
   CHECK(refusals[0].empty());
-  CHECK(refusals[1].find("this program left a part of its saved state unread") == 0);
+  CHECK(refusals[1].find("this program did not read all of its saved state") == 0);
   CHECK(refusals[2] == "it is damaged");
   CHECK(refusals[3].empty());
 }

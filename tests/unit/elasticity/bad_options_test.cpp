@@ -123,6 +123,6 @@ TEST_CASE("exact says where world sizes end when max_gpus asks for more") {
   CHECK(warnings("10000").empty());  // the default
   REQUIRE(warnings("40").size() == 1);
   CHECK(warnings("40").front() ==
-        "max_gpus 40 gives room for 40 ranks, but a global batch of 48 rows has only 24 granules of 2 rows to share "
-        "out; world sizes end at 24");
+        "max_gpus 40 gives room for 40 ranks, but a global batch of 48 rows has only 24 granules of 2 rows; the "
+        "largest world size is 24");
 }

@@ -295,8 +295,7 @@ TEST_CASE("what cannot be planned is refused with what would do") {
         std::string::npos);
   CHECK(words(good, {{"whole_nodes", true}, {"num_gpus_per_node", 8}, {"model_parallel_size", 3}})
             .find("does not divide num_gpus_per_node 8") != std::string::npos);
-  CHECK(words(good, {{"whole_nodes", true}, {"num_gpus_per_node", 16}}).find("no whole group of 16") !=
-        std::string::npos);
+  CHECK(words(good, {{"whole_nodes", true}, {"num_gpus_per_node", 16}}).find("no multiple of 16") != std::string::npos);
   CHECK(words(good, {{"weighted_sizes", {11}}}).find("valid are 1 to 10") != std::string::npos);
   CHECK(words(good, {{"weights", {11}}}).find("give one for each") != std::string::npos);
 }

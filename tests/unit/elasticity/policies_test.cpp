@@ -227,7 +227,7 @@ TEST_CASE("v0.2 answers a batch of 0 where no micro-batch fits, and the contract
   const Result<Plan> checked = pliant::checked_plan(*plan, at(4000), "elasticity 'v0.2'");
   CHECK(checked.error().exit_code() == pliant::ExitCode::kPlugin);
   CHECK(checked.error().message() ==
-        "elasticity 'v0.2' answered a global batch of 0 at world size 4000; it must be at least 1");
+        "elasticity 'v0.2' returned a global batch of 0 at world size 4000; it must be at least 1");
 }
 
 TEST_CASE("v0.2 answers a micro-batch above the batch where devices outnumber the rows, and the check refuses it") {

@@ -155,7 +155,7 @@ TEST_CASE("a decay to the end of a job of unknown length says what to set") {
     CHECK((Rule(name, "end = 5").facts().flags & PLIANT_LR_WANTS_TOTAL) == 0);
     const auto refused = Rule(name).scale(Ask());
     REQUIRE_FALSE(refused.has_value());
-    CHECK(refused.error().message().find("end = 0 stands for the length of the job") != std::string::npos);
+    CHECK(refused.error().message().find("end = 0 means the length of the job") != std::string::npos);
   }
 }
 

@@ -61,7 +61,7 @@ TEST_CASE("a base batch of 0 is refused") {
     const auto answer = scaled(rule, 0.1, 4, 0);
     REQUIRE_FALSE(answer.has_value());
     CHECK(answer.error().status() == Status::kInvalidArgument);
-    CHECK(answer.error().message().find("base_batch is 0") != std::string::npos);
+    CHECK(answer.error().message().find("base_batch must not be 0") != std::string::npos);
   }
 }
 

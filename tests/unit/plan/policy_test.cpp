@@ -41,7 +41,7 @@ TEST_CASE("more devices than 63 bits count are refused") {
 TEST_CASE("a step that does not reach the last size is refused") {
   const auto plan = checked_plan(plan_of(1, {{1, 6, 2}}), {}, "p");
   CHECK(plan.error().message() ==
-        "p answered world sizes 1..6 in steps of 2; the step must be at least 1 and divide 5");
+        "p returned world sizes 1..6 in steps of 2; the step must be at least 1 and divide 5");
 }
 
 TEST_CASE("adjoining ranges become one") {
@@ -52,12 +52,11 @@ TEST_CASE("adjoining ranges become one") {
 
 TEST_CASE("a size that gives some rank no granule is refused") {
   const auto plan = checked_plan(plan_of(4, {{1, 4}}), {}, "p");
-  CHECK(plan.error().message() ==
-        "p answered world size 4, but global batch 12 has only 3 granules of 4 rows to share out");
+  CHECK(plan.error().message() == "p returned world size 4, but global batch 12 has only 3 granules of 4 rows");
 }
 
 TEST_CASE("the message of a broken plan says what is allowed") {
   const auto plan = checked_plan(plan_of(5, {}), {}, "p");
   CHECK(plan.error().message() ==
-        "p answered a granule of 5, which does not divide both global batch 12 and micro-batch 0");
+        "p returned a granule of 5, which does not divide both global batch 12 and micro-batch 0");
 }

@@ -110,7 +110,7 @@ TEST_CASE("state that a plugin does not read to its end is refused, with the plu
   REQUIRE_FALSE(loaded);
   CHECK(loaded.error().status() == Status::kDataLoss);
   CHECK(loaded.error().exit_code() == ExitCode::kPlugin);
-  CHECK(loaded.error().message().find("lr 'probe' took " + std::to_string(saved.size()) + " of the " +
+  CHECK(loaded.error().message().find("lr 'probe' read only " + std::to_string(saved.size()) + " of the " +
                                       std::to_string(saved.size() + 2) + " bytes of its saved state") == 0);
 }
 

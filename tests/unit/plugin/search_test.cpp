@@ -48,7 +48,7 @@ TEST_CASE("the first directory that has the name decides") {
   const auto missing = pliant::plugin::find(dirs, *kind_of("lr"), "zzzzzz");
   REQUIRE_FALSE(missing);
   CHECK(missing.error().message().find("/nowhere (installed; no such directory)") != std::string::npos);
-  CHECK(missing.error().message().find("there are: a, b") != std::string::npos);
+  CHECK(missing.error().message().find("installed: a, b") != std::string::npos);
 }
 
 TEST_CASE("a link that leads nowhere is found, so that it is refused and nothing else is taken") {
@@ -84,5 +84,5 @@ TEST_CASE("a plugin file that cannot be read is refused with the reason of the s
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &none_left) == 0);
   const std::string objection = pliant::plugin::elf_objection(folder.path() / "lr-a.pliant.so");
   ::setrlimit(RLIMIT_NOFILE, &before);
-  CHECK(objection == "it cannot be read: Too many open files");
+  CHECK(objection == "cannot read it: Too many open files");
 }

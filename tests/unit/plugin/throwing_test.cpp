@@ -69,7 +69,7 @@ TEST_CASE("a rendezvous that throws across the border is named, and may throw as
   const Result<bool> watched = rendezvous.watch(0);
   REQUIRE_FALSE(watched.has_value());
   check_is_named(watched.error(), "rendezvous",
-                 "watch threw across the border: an exception that is no std::exception");
+                 "watch threw across the border: an exception other than std::exception");
   rendezvous.leave();
 }
 
@@ -89,6 +89,6 @@ TEST_CASE("a coordinator that throws across the border is named, and may throw a
   check_throws([&] { static_cast<void>(coordinator.begin_pass(true)); }, "coordinator",
                "begin_pass threw across the border: no plan today");
   check_throws([&] { static_cast<void>(coordinator.enter(module, Direction::kForward)); }, "coordinator",
-               "enter threw across the border: an exception that is no std::exception");
+               "enter threw across the border: an exception other than std::exception");
   coordinator.give_up();
 }

@@ -159,7 +159,7 @@ TEST_CASE("every sampler refuses the state of every other, and of another versio
       const auto loaded = reader.instance().load(saved);
       REQUIRE_FALSE(loaded.has_value());
       CHECK(loaded.error().status() == Status::kDataLoss);
-      CHECK(loaded.error().message().find("this is no state of sampler " + other.first) != std::string::npos);
+      CHECK(loaded.error().message().find("this is not a state of sampler " + other.first) != std::string::npos);
     }
     const size_t version = saved.find(", state ") + 8;
     REQUIRE(version < saved.size());
@@ -167,7 +167,8 @@ TEST_CASE("every sampler refuses the state of every other, and of another versio
     const auto loaded = sampler.instance().load(saved);
     REQUIRE_FALSE(loaded.has_value());
     CHECK(loaded.error().status() == Status::kDataLoss);
-    CHECK(loaded.error().message().find("this is no state of sampler " + name + ", state " + own) != std::string::npos);
+    CHECK(loaded.error().message().find("this is not a state of sampler " + name + ", state " + own) !=
+          std::string::npos);
   }
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("equal batches keep, fill or drop the tail as they are told") {
 }
 
 TEST_CASE("rows of like cost meet in a batch, in the order that they had") {
-  // One sequence a row; the costs are 10, 90, 20, 80; one window of two batches.
+  // One sequence per row; the costs are 10, 90, 20, 80; one window of two batches.
   const OptionMap options{{"max_tokens", int64_t{90}},
                           {"max_sequences", int64_t{1}},
                           {"cost_window", int64_t{2}},
@@ -108,10 +108,10 @@ TEST_CASE("options of batches that cannot go together are refused when the sampl
         refused(name, {{"same_sequences", true}, {"cost_window", int64_t{2}}, {"cost_window_length", int64_t{9}}}),
         "use one of them"));
     CHECK(mentions(refused(name, {{"cost_window", int64_t{2}}}), "set cost_window_length"));
-    CHECK(mentions(refused(name, {{"cost_window_length", int64_t{2}}}), "counts with cost_window only"));
+    CHECK(mentions(refused(name, {{"cost_window_length", int64_t{2}}}), "has an effect only with cost_window"));
   }
   CHECK(mentions(refused("concat", {{"cost_window", int64_t{2}}}), "set cost_window_length"));
-  CHECK(mentions(refused("concat", {{"cost_window_length", int64_t{2}}}), "counts with cost_window only"));
+  CHECK(mentions(refused("concat", {{"cost_window_length", int64_t{2}}}), "has an effect only with cost_window"));
   CHECK(mentions(refused("padded_budget", {{"same_sequences", true}, {"sequences_multiple", int64_t{2}}}),
                  "sequences_multiple = 2 cannot be kept"));
 }

@@ -89,7 +89,7 @@ TEST_CASE("loss tokens below zero or above the length are refused by their seque
       const auto plan = OpenedSampler(name, loss(10)).plan(asked);
       REQUIRE_FALSE(plan.has_value());
       CHECK(mentions(plan.error().message(),
-                     "sequence 1 has " + std::to_string(bad) + " loss tokens; with a length of 5 there may be 0 to 5"));
+                     "sequence 1 has " + std::to_string(bad) + " loss tokens; with a length of 5 it can have 0 to 5"));
     }
     for (const int32_t bad : {0, -3}) {
       const auto plan = OpenedSampler(name, loss(10)).plan(of({4, bad}, {4, 0}));
@@ -157,7 +157,7 @@ TEST_CASE("units that make no sense with other options are refused when the samp
   for (const std::string& name : kSumming) {
     CAPTURE(name);
     CHECK(mentions(refused(name, {{"max_tokens", int64_t{9}}, {"budget_unit", "cost"}}), "needs quadratic_length"));
-    CHECK(mentions(refused(name, loss(9, {{"quadratic_length", int64_t{4}}})), "counts no cost"));
+    CHECK(mentions(refused(name, loss(9, {{"quadratic_length", int64_t{4}}})), "has no cost"));
     for (const char* over_long : {"truncate", "split"}) {
       CHECK(mentions(refused(name, loss(9, {{"over_long", over_long}})), "use over_long = \"error\" or \"drop\""));
     }

@@ -99,7 +99,7 @@ TEST_CASE("a position goes on in its own epoch, seed and data set only") {
   other.lengths.pop_back();
   CHECK(restored.open(other).error().status() == Status::kFailedPrecondition);
   other.lengths.assign(asked.lengths.size(), 1);
-  CHECK(restored.open(other).error().message().find("that the data set does not have") != std::string::npos);
+  CHECK(restored.open(other).error().message().find("that the data set lacks") != std::string::npos);
   or_throw(restored.open(asked));
   CHECK(next_rows(restored) == next_rows(sampler));
 }

@@ -252,9 +252,9 @@ TEST_CASE("a budget above what the device has left is refused by its name") {
   } catch (const Error& error) {
     CHECK(error.status() == Status::kResourceExhausted);
     CHECK(error.exit_code() == ExitCode::kUsage);
-    CHECK(says(
-        error.message(),
-        "[coordinator] budget = 1000000 is more than the device has left (accelerator 'host': out of device memory"));
+    CHECK(says(error.message(),
+               "[coordinator] budget = 1000000 is more than the free memory of the device (accelerator 'host': out of "
+               "device memory"));
   }
 }
 

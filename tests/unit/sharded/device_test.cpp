@@ -408,7 +408,7 @@ TEST_CASE("a rank that has no memory to add what it received gives the pass up, 
       if (!met.is_of_addition) continue;
       ++of_additions;
       for (const std::string& then : met.then) {
-        CHECK(says(then, "a call of this pass has failed, and the pass cannot go on"));
+        CHECK(says(then, "a call of this pass has failed, so the pass cannot continue"));
       }
       CHECK_FALSE(met.has_finished[0]);
       const std::optional<Status> other = status_of(met.thrown[0]);

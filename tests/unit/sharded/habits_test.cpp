@@ -355,14 +355,13 @@ TEST_CASE("zero3 that is not strict breaks a rule where a module is entered with
   };
   const std::string words = thrown_in(nested, "");
   CHECK(says(words, "coordinator 'zero3' broke a rule: leaving policy forward"));
-  CHECK(says(words, "[coordinator.zero3] strict = true may mend that"));
+  CHECK(says(words, "[coordinator.zero3] strict = true may fix that"));
   CHECK(thrown_in(nested, "[coordinator.zero3]\nstrict = true") == "nothing was thrown");
 }
 
 TEST_CASE("zero3 that is not strict gathers no parameter without elements that is alone, and its words name strict") {
   CHECK(says(thrown_in(plain_pass, "", 0),
-             "has no elements, and version head does not gather such a one alone; set "
-             "strict = true"));
+             "has no elements, and version head does not gather an empty parameter alone; set strict = true"));
   CHECK(thrown_in(plain_pass, "[coordinator.zero3]\nstrict = true", 0) == "nothing was thrown");
 }
 
@@ -425,13 +424,13 @@ TEST_CASE("a pass is repeated without rows only, and not before there was one") 
     REQUIRE(own.size() > 1);
     const RowRange none;
     CHECK(thrown_by([&] { runtime.repeat_pass(std::span(&none, 1)); }) ==
-          "this process has made no pass with gradients yet, or the last one was not over 1 micro-batch; visit the "
+          "this process has made no pass with gradients yet, or its last one was not over 1 micro-batch; visit the "
           "modules");
     plain_pass(runtime, of, own[0]);
     CHECK(runtime.can_repeat_pass(1));
     CHECK_FALSE(runtime.can_repeat_pass(2));
     CHECK(thrown_by([&] { runtime.repeat_pass(std::span(&own[1], 1)); }) ==
-          "a pass over 2 rows from 2 on cannot repeat another: it has what to compute with");
+          "a pass over 2 rows from 2 on cannot repeat another pass, because it has rows of its own");
     for (size_t i = 1; i < own.size(); ++i) plain_pass(runtime, of, own[i]);  // it has changed nothing
     CHECK(runtime.finish_gradient(0.125).finite);
     runtime.leave_group();

@@ -43,14 +43,14 @@ TEST_CASE("ranges that are not the step's next ones are refused, and so is a pas
     REQUIRE(own.size() == 7);
     std::vector<RowRange> ranges;
     const auto begin = [&] { runtime.begin_pass(std::span<const RowRange>(ranges)); };
-    CHECK(says(thrown_by(begin), "a pass over 0 micro-batches does not fit"));
+    CHECK(says(thrown_by(begin), "a pass cannot cover 0 micro-batches"));
     ranges = own;
     ranges.push_back({});
-    CHECK(says(thrown_by(begin), "over one at least, and 7 of the step's 7 are left"));
+    CHECK(says(thrown_by(begin), "at least one, and 7 of the step's 7 are left"));
     ranges = {own[0], own[2]};
     CHECK(says(thrown_by(begin), "micro-batch 1 of 7 is next"));
     ranges = {own[0], RowRange{}};
-    CHECK(says(thrown_by(begin), "a pass over 0 rows from 0 on does not fit: micro-batch 1 of 7 is next"));
+    CHECK(says(thrown_by(begin), "a pass over 0 rows from 0 on is out of order: micro-batch 1 of 7 is next"));
     of.pass(runtime, std::span(own).first(4), program);
     CHECK(runtime.micro_batches_done() == 4);
     of.pass(runtime, std::span(own).subspan(4), program);
@@ -62,31 +62,31 @@ TEST_CASE("micro-batches are begun once and in order, all of them, and what is r
   with_step("eager", "", [](Runtime& runtime, const MixedModel& of, const std::vector<RowRange>& own, Stream& program) {
     const auto begin = [&](size_t number) { return thrown_by([&] { runtime.begin_micro_batch(number); }); };
     const auto gradient = [&](uint32_t parameter) { return thrown_by([&] { runtime.gradient(parameter); }); };
-    CHECK(says(begin(0), "micro-batch 0 is begun outside of a pass with gradients; call begin_pass first"));
+    CHECK(says(begin(0), "begin_micro_batch(0) was called outside a pass with gradients; call begin_pass first"));
     runtime.begin_pass(std::span(own).first(3));
-    CHECK(says(begin(3), "micro-batch 3 is begun in a pass over 3"));
+    CHECK(says(begin(3), "begin_micro_batch(3) was called in a pass over 3"));
     for (const uint32_t module : {of.embed, of.layer, of.head, of.leaf, of.leaf}) {
       runtime.enter(module, Direction::kForward);
       runtime.leave(module, Direction::kForward);
     }
     CHECK(says(thrown_by([&] { runtime.enter(of.leaf, Direction::kBackward); }),
-               "leaf is entered backward after 2 forward visits of it in this pass; in a pass over several "
-               "micro-batches a module is entered once in each direction. Declare p7 external"));
+               "leaf was entered backward after 2 forward visits in this pass; in a pass over several "
+               "micro-batches a module can be entered once in each direction. Declare p7 external"));
     CHECK(says(thrown_by([&] { runtime.enter(of.unvisited, Direction::kBackward); }),
-               "unvisited is entered backward after 0 forward visits"));
+               "unvisited was entered backward after 0 forward visits"));
     runtime.enter(of.layer, Direction::kBackward);
     CHECK(says(gradient(of.kLayer),
-               "the gradient of p2 is asked for, and no micro-batch of the 3 of the pass was begun; call "
+               "the gradient of p2 was requested before any of the 3 micro-batches of the pass was begun; call "
                "begin_micro_batch first"));
     CHECK(
-        says(begin(1), "micro-batch 1 of layer is begun after 0 of 3; begin each once in a backward visit, in order"));
+        says(begin(1), "micro-batch 1 of layer was begun after 0 of 3; begin each once per backward visit, in order"));
     CHECK(begin(0) == "nothing was thrown");
     CHECK(gradient(of.kLayer) == "nothing was thrown");
-    CHECK(says(gradient(of.kBelow), "the gradient of p7 is asked for outside of its module"));
-    CHECK(says(begin(2), "micro-batch 2 of layer is begun after 1 of 3"));
-    CHECK(says(begin(0), "micro-batch 0 of layer is begun after 1 of 3"));
+    CHECK(says(gradient(of.kBelow), "the gradient of p7 was requested outside its module"));
+    CHECK(says(begin(2), "micro-batch 2 of layer was begun after 1 of 3"));
+    CHECK(says(begin(0), "micro-batch 0 of layer was begun after 1 of 3"));
     CHECK(says(thrown_by([&] { runtime.leave(of.layer, Direction::kBackward); }),
-               "layer is left backward after 1 of 3 micro-batches; call begin_micro_batch for each of them, also for "
+               "layer was left backward after 1 of 3 micro-batches; call begin_micro_batch for each of them, also for "
                "those without rows"));
     for (const size_t number : {size_t{1}, size_t{2}}) {
       CHECK(begin(number) == "nothing was thrown");
@@ -98,7 +98,7 @@ TEST_CASE("micro-batches are begun once and in order, all of them, and what is r
     CHECK(runtime.micro_batches_done() == 3);
 
     runtime.begin_pass(own[3]);  // over one nobody needs to say which
-    CHECK(says(begin(1), "micro-batch 1 is begun in a pass over 1"));
+    CHECK(says(begin(1), "begin_micro_batch(1) was called in a pass over 1"));
     runtime.enter(of.layer, Direction::kForward);
     runtime.leave(of.layer, Direction::kForward);
     runtime.enter(of.layer, Direction::kBackward);
@@ -107,7 +107,7 @@ TEST_CASE("micro-batches are begun once and in order, all of them, and what is r
     runtime.leave(of.layer, Direction::kBackward);
     runtime.end_pass();
     runtime.begin_evaluation();
-    CHECK(says(begin(0), "outside of a pass with gradients"));
+    CHECK(says(begin(0), "outside a pass with gradients"));
   });
 }
 
@@ -169,7 +169,7 @@ TEST_CASE(
             [](Runtime& runtime, const MixedModel& of, const std::vector<RowRange>& own, Stream& program) {
               CHECK(says(thrown_by([&] { runtime.begin_pass(std::span(own)); }),
                          "[coordinator] budget = 49152 is too small: embed alone uses 59392 bytes with its gradients "
-                         "in a pass over 7 micro-batches (p1, ...); raise it, or pass over fewer of them at once"));
+                         "in a pass over 7 micro-batches (p1, ...); raise it, or use fewer micro-batches per pass"));
               for (const RowRange& rows : own) of.pass(runtime, std::span(&rows, 1), program);
               CHECK(runtime.is_complete());
             });

@@ -49,7 +49,8 @@ TEST_CASE("a parameter whose elements no 64 bits count, or whose bytes, is refus
       CHECK(says(refusal(model, "vast", shape), "the parameter vast has a dimension of "));
     }
   }
-  CHECK(says(refusal(model, "vast", {7, power(61)}), "a dimension of 2305843009213693952; dimensions are 0 or more"));
+  CHECK(
+      says(refusal(model, "vast", {7, power(61)}), "a dimension of 2305843009213693952; dimensions must be 0 or more"));
   CHECK(model.parameters().empty());
   CHECK(refusal(model, "vast", {0, power(62)}).empty());  // of no elements
   CHECK(model.elements() == 0);
@@ -60,13 +61,14 @@ TEST_CASE("parameters that together have more elements than a model may have are
   // Sixteen of them would be none, in 64 bits.
   for (int time = 0; time < 17; ++time) {
     CHECK(says(refusal(model, "vast", {power(30), power(30)}),
-               "with the 1152921504606846976 elements of vast the model has more than 1125899906842624"));
+               "with the 1152921504606846976 elements of vast the model exceeds the limit of 1125899906842624"));
   }
   CHECK(model.parameters().empty());
   CHECK(refusal(model, "half", {power(49)}).empty());
-  CHECK(says(refusal(model, "more", {power(49) + 1}), "elements of more the model has more than 1125899906842624"));
+  CHECK(says(refusal(model, "more", {power(49) + 1}),
+             "elements of more the model exceeds the limit of 1125899906842624"));
   CHECK(refusal(model, "other", {power(49)}).empty());
-  CHECK(says(refusal(model, "last", {1}), "with the 1 elements of last the model has more than"));
+  CHECK(says(refusal(model, "last", {1}), "with the 1 elements of last the model exceeds the limit of"));
   CHECK(refusal(model, "none", {0}).empty());
   CHECK(model.elements() == static_cast<uint64_t>(FlatLayout::kMostElements));
   CHECK(model.parameters().size() == 3);

@@ -163,8 +163,8 @@ TEST_CASE("changes that cannot be are refused and say why") {
     CHECK(plan.error().status() == Status::kInvalidArgument);
     return plan.error().message();
   };
-  CHECK(refusal(0, {0, 1}).find("a world size of 0") == 0);
-  CHECK(refusal(3, {0}) == "a change of 2 ranks says of 1 what becomes of them");
+  CHECK(refusal(0, {0, 1}).find("world size 0 cannot") == 0);
+  CHECK(refusal(3, {0}) == "a change of 2 ranks covers 1 of them");
   CHECK(refusal(2, {0, 2}) == "rank 1 cannot become rank 2 in a world of 2");
   CHECK(refusal(2, {0, -2}) == "rank 1 cannot become rank -2 in a world of 2");
   CHECK(refusal(2, {1, 1}) == "ranks 0 and 1 cannot both become rank 1");

@@ -59,10 +59,11 @@ TEST_CASE("a call from another thread while one is under way is refused by both 
   const std::string looked = refusal([&] { data(calls); });
   was_refused.count_down();
   first.join();
-  CHECK(entered.find("ShardedModel::enter was called while ShardedModel::update is under way in another thread") == 0);
+  CHECK(entered.find(
+            "ShardedModel::enter did nothing because ShardedModel::update is still running in another thread") == 0);
   CHECK(entered.find("make one call at a time, in the same order on every rank") != std::string::npos);
   CHECK(again == entered);
-  CHECK(looked.find("ShardedModel::data was called while ShardedModel::update is under way") == 0);
+  CHECK(looked.find("ShardedModel::data did nothing because ShardedModel::update is still running") == 0);
   CHECK(finished == 1);
   CHECK(refusal([&] { enter(calls); }).empty());
 }
@@ -77,7 +78,7 @@ TEST_CASE("calls of one thread nest, the outermost keeps others out until it ret
     throw 1;
   };
   CHECK_THROWS_AS(update(calls, nested), int);
-  CHECK(other.find("ShardedModel::enter was called while ShardedModel::update is under way") == 0);
+  CHECK(other.find("ShardedModel::enter did nothing because ShardedModel::update is still running") == 0);
   std::thread([&] { other = refusal([&] { update(calls, [&] { enter(calls); }); }); }).join();
   CHECK(other.empty());
 }

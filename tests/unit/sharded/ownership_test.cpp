@@ -42,22 +42,22 @@ TEST_CASE("world sizes, chunks, epochs and owners that cannot be are refused") {
 
 TEST_CASE("text that is no map of owners is data loss, and the message says what is wrong with it") {
   for (const auto& damaged : std::vector<std::pair<std::string, std::string>>{
-           {"", "does not begin like one"},
-           {"pliant-ownership", "another than 1"},
-           {"pliant-ownership 2 epoch 0 ranks 1 chunks 1 runs 1:0", "another than 1"},
-           {"pliant-ownership 1 epoch -1 ranks 1 chunks 1 runs 1:0", "are not there"},
-           {"pliant-ownership 1 epoch 0 ranks 1 chunks 1", "are not there"},
-           {"pliant-ownership 1 epoch 0 ranks 01 chunks 1 runs 1:0", "are not there"},
-           {"pliant-ownership 1 epoch 0 ranks 0 chunks 1 runs 1:0", "a world size of 0"},
-           {"pliant-ownership 1 epoch 0 ranks 99999999999 chunks 1 runs 1:0", "a world size of 99999999999"},
+           {"", "does not begin with a map's header"},
+           {"pliant-ownership", "its format is not 1"},
+           {"pliant-ownership 2 epoch 0 ranks 1 chunks 1 runs 1:0", "its format is not 1"},
+           {"pliant-ownership 1 epoch -1 ranks 1 chunks 1 runs 1:0", "are missing"},
+           {"pliant-ownership 1 epoch 0 ranks 1 chunks 1", "are missing"},
+           {"pliant-ownership 1 epoch 0 ranks 01 chunks 1 runs 1:0", "are missing"},
+           {"pliant-ownership 1 epoch 0 ranks 0 chunks 1 runs 1:0", "world size 0 cannot"},
+           {"pliant-ownership 1 epoch 0 ranks 99999999999 chunks 1 runs 1:0", "world size 99999999999 cannot"},
            {"pliant-ownership 1 epoch 0 ranks 1 chunks 9999999 runs 1:0", "9999999 chunks"},
-           {"pliant-ownership 1 epoch 0 ranks 1 chunks 1 runs 1:1", "'1:1' is no run"},
-           {"pliant-ownership 1 epoch 0 ranks 1 chunks 1 runs 1", "'1' is no run"},
-           {"pliant-ownership 1 epoch 0 ranks 1 chunks 1 runs 1:0 ", "'' is no run"},
+           {"pliant-ownership 1 epoch 0 ranks 1 chunks 1 runs 1:1", "'1:1' is not a run"},
+           {"pliant-ownership 1 epoch 0 ranks 1 chunks 1 runs 1", "'1' is not a run"},
+           {"pliant-ownership 1 epoch 0 ranks 1 chunks 1 runs 1:0 ", "'' is not a run"},
            {"pliant-ownership 1 epoch 0 ranks 1 chunks 3 runs 0:0 3:0", "a run of 0 chunks"},
            {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 3:0 3:1", "hold 6 of 3"},
            {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 1:0 1:1", "hold 2 of 3"},
-           {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 1:0 2:0", "are one"},
+           {"pliant-ownership 1 epoch 0 ranks 2 chunks 3 runs 1:0 2:0", "two adjacent runs have the same owner"},
        }) {
     const auto& text = damaged.first;
     const auto& reason = damaged.second;

@@ -79,12 +79,12 @@ TEST_CASE("a model in the order of the index is one run, and in another order ea
 
 TEST_CASE("what is missing, is more or has another shape is named") {
   const std::vector<Named>& all = kParameters;
-  CHECK(refusal_of({all[0], all[1], all[2]}) == "its down.weight is not in this one");
-  CHECK(refusal_of({all[0], all[1], all[2], all[3], {"bias", {4}}}) == "it has no bias");
+  CHECK(refusal_of({all[0], all[1], all[2]}) == "its down.weight does not exist in this model");
+  CHECK(refusal_of({all[0], all[1], all[2], all[3], {"bias", {4}}}) == "it lacks bias");
   CHECK(refusal_of({{"up.weight", {2, 4}}, all[1], all[2], all[3]}) == "its up.weight is f32[4,2] instead of f32[2,4]");
   CHECK(refusal_of({{"a", {1}}, {"b", {1}}, {"c", {1}}}) ==
-        "it has no a, it has no b, it has no c, its up.weight is not in this one, its none is not in this one, and 2 "
-        "more");
+        "it lacks a, it lacks b, it lacks c, its up.weight does not exist in this model, its none does not exist in "
+        "this model, and 2 more");
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST_CASE("a pass that is given up in backward leaves nothing, and the step that
         add_gradient(runtime, of, own[1]);
         runtime.abandon();
         CHECK(runtime.memory().gathered == 0);
-        CHECK(says(thrown_by([&] { runtime.value(of.trained); }), "policy.weights is not whole here"));
+        CHECK(says(thrown_by([&] { runtime.value(of.trained); }), "policy.weights is not gathered here"));
         take_step(runtime, of, 0, 1, plain_pass);
       }
       CHECK(read_whole(runtime, of.trained) == expected);
@@ -161,7 +161,7 @@ TEST_CASE(
     runtime.begin_evaluation();
     runtime.enter(of.policy, Direction::kForward);
     CHECK(static_cast<const float*>(runtime.value(of.trained))[7] == first_value(7));
-    CHECK(says(thrown_by([&] { runtime.value(of.kept); }), "reference.weights is not whole here"));
+    CHECK(says(thrown_by([&] { runtime.value(of.kept); }), "reference.weights is not gathered here"));
     runtime.leave(of.policy, Direction::kForward);
     runtime.end_pass();
     runtime.leave_group();
@@ -191,7 +191,7 @@ TEST_CASE("a budget that modules inside one another do not fit into is refused i
     } catch (const Error& error) {
       CHECK(error.status() == Status::kResourceExhausted);
       CHECK(error.exit_code() == ExitCode::kUsage);
-      CHECK(says(error.message(), "[coordinator] budget is too small for what is whole at once here"));
+      CHECK(says(error.message(), "[coordinator] budget is too small for what coordinator"));
       CHECK(says(error.message(), "more.weights"));
     }
     runtime.leave_group();
@@ -285,24 +285,24 @@ TEST_CASE("an update is made once, and only of a step that is committed and not 
     CHECK(says(thrown_by([&] { runtime.release(of.trained); }), "has no group"));
     runtime.enter_group(group);
     runtime.initialise();
-    CHECK(says(thrown_by(update), "without a step that was committed"));
+    CHECK(says(thrown_by(update), "without a committed step"));
     std::vector<RowRange> own;
     begin_step(runtime, 0, 1, own);
     for (const RowRange rows : own) plain_pass(runtime, of, rows);
-    CHECK(says(thrown_by(update), "without a step that was committed"));
+    CHECK(says(thrown_by(update), "without a committed step"));
     runtime.finish_gradient(1);
-    CHECK(says(thrown_by(update), "without a step that was committed"));
+    CHECK(says(thrown_by(update), "without a committed step"));
     runtime.allow_update();
     update();
-    CHECK(says(thrown_by(update), "without a step that was committed"));
+    CHECK(says(thrown_by(update), "without a committed step"));
     begin_step(runtime, 0, 1, own);
     for (const RowRange rows : own) plain_pass(runtime, of, rows);
     runtime.allow_update();
     begin_step(runtime, 0, 1, own);
-    CHECK(says(thrown_by(update), "without a step that was committed"));
+    CHECK(says(thrown_by(update), "without a committed step"));
     plain_pass(runtime, of, own[0]);
     runtime.abandon();
-    CHECK(says(thrown_by([&] { runtime.begin_pass(own[0]); }), "was given up with an exception; call Session::next"));
+    CHECK(says(thrown_by([&] { runtime.begin_pass(own[0]); }), "was abandoned by an exception; call Session::next"));
     runtime.leave_group();
   });
 }
@@ -319,7 +319,7 @@ TEST_CASE("backward a module may be left before those that were entered in it") 
         runtime.enter(of.root, Direction::kBackward);
         runtime.enter(of.policy, Direction::kBackward);
         runtime.leave(of.root, Direction::kBackward);
-        CHECK(says(thrown_by([&] { runtime.leave(of.root, Direction::kBackward); }), "is the last that was entered"));
+        CHECK(says(thrown_by([&] { runtime.leave(of.root, Direction::kBackward); }), "is the last entered module"));
         add_gradient(runtime, of, rows);
         runtime.leave(of.policy, Direction::kBackward);
         runtime.end_pass();
@@ -380,7 +380,7 @@ TEST_CASE("what is written has its value on every rank at once, also where it wa
       runtime.enter(of.reference, Direction::kForward);
       const auto* const seen = static_cast<const float*>(runtime.value(of.kept));
       CHECK(std::vector<float>(seen, seen + kElements) == values);
-      CHECK(says(thrown_by([&] { runtime.write(of.kept, values); }), "the pass before was not ended"));
+      CHECK(says(thrown_by([&] { runtime.write(of.kept, values); }), "the previous pass was not ended"));
       runtime.leave(of.reference, Direction::kForward);
       runtime.end_pass();
       CHECK(runtime.step() == 0);
@@ -389,7 +389,7 @@ TEST_CASE("what is written has its value on every rank at once, also where it wa
       runtime.write(of.kept, values);
       CHECK(digests() == begun_with);
       runtime.prefetch(of.kept);
-      CHECK(says(thrown_by([&] { runtime.value(of.kept); }), "is not whole here"));
+      CHECK(says(thrown_by([&] { runtime.value(of.kept); }), "is not gathered here"));
       CHECK(says(thrown_by([&] { runtime.write(of.kept, values); }), "while it is fetched by hand"));
       runtime.fetch(of.kept);
       CHECK(static_cast<const float*>(runtime.value(of.kept))[7] == first_value(7));

@@ -401,17 +401,17 @@ TEST_CASE("what a program does out of order is refused, by the module or paramet
     runtime.enter_group(group);
     runtime.initialise();
     runtime.begin_step(4, 2, share_out(4, {.world_size = 1, .granule = 2, .deterministic = true}), true);
-    CHECK(has(refusal([&] { runtime.begin_pass({2, 2}); }), "does not fit: micro-batch 0 of 2 is next"));
+    CHECK(has(refusal([&] { runtime.begin_pass({2, 2}); }), "is out of order: micro-batch 0 of 2 is next"));
     CHECK(has(refusal([&] { runtime.enter(toy.embed, Direction::kForward); }), "outside of a pass"));
     runtime.begin_pass({0, 2});
     CHECK(has(refusal([&] { runtime.begin_pass({2, 2}); }), "was not ended"));
-    CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not whole here"));
+    CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not gathered here"));
     runtime.enter(toy.embed, Direction::kForward);
     CHECK(has(refusal([&] { runtime.leave(toy.head, Direction::kForward); }), "embed (forward) is the last"));
-    CHECK(has(refusal([&] { runtime.end_pass(); }), "embed was entered and not left"));
+    CHECK(has(refusal([&] { runtime.end_pass(); }), "embed was entered but not left"));
     runtime.leave(toy.embed, Direction::kForward);
-    CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not whole here"));
-    CHECK(has(refusal([&] { runtime.leave(toy.embed, Direction::kForward); }), "embed is left and was not entered"));
+    CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not gathered here"));
+    CHECK(has(refusal([&] { runtime.leave(toy.embed, Direction::kForward); }), "embed was left but not entered"));
     CHECK(has(refusal([&] { runtime.gradient(1); }), "p1 is frozen"));
     runtime.enter(toy.embed, Direction::kBackward);
     runtime.leave(toy.embed, Direction::kBackward);
@@ -600,7 +600,7 @@ TEST_CASE(
       {"wait-forgotten", "entering layer forward, the module uses p1, which nothing has waited for"},
       {"external-unseen", "entering head forward, the module uses p0, which is not gathered"},
       {"kind-unknown", "the model has no parameter 1000001"},
-      {"place-odd", "it places p1 at byte 8200, which is no multiple of 256"},
+      {"place-odd", "it places p1 at byte 8200, which is not a multiple of 256"},
       {"releases-twice", "at the end of a step, action 0: it releases p0, which is not gathered"},
       {"reduces-twice", "leaving head backward, action 2: it reduces the gradient of p0 for the second time"},
       {"reduces-frozen", "it reduces the gradient of p1, which is frozen"},
@@ -640,7 +640,7 @@ TEST_CASE(
       CHECK(runtime.memory().gathered == gathered);  // nothing of the list was carried out
       const std::string then = refusal([&] { runtime.enter(toy.embed, Direction::kForward); });
       const bool is_over = has(first, "at the end of a step");
-      CHECK(has(then, is_over ? "outside of a pass" : "the pass cannot go on"));
+      CHECK(has(then, is_over ? "outside of a pass" : "the pass cannot continue"));
       runtime.abandon();
       CHECK(runtime.memory().gathered == 0);
       runtime.begin_step(4, 2, shares, true);
@@ -671,7 +671,7 @@ TEST_CASE("a coordinator that moves shards to or from a tier is refused before a
   CHECK(has(refusal([] {
               check_coordinator(config_with("zero3", true, "[coordinator.zero3]\noffload_param_device = \"nvme\""));
             }),
-            "pliant.toml:9:24: error: coordinator 'zero3': offload_param_device = \"nvme\" keeps shards on a tier"));
+            "pliant.toml:9:24: error: coordinator 'zero3': offload_param_device = \"nvme\" needs a tier"));
 }
 
 TEST_CASE("whole parameters lie where the coordinator places them, and what comes and goes lies elsewhere") {
@@ -757,7 +757,7 @@ TEST_CASE("what is fetched by hand serves passes, too, and is given back by the 
       CHECK(runtime.value(0) == there);
       runtime.allow_update();
       runtime.update([](const ShardRange& range) { range.weights[0] += 1; });
-      CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not whole here"));
+      CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not gathered here"));
       runtime.release(0);  // the update has
       CHECK(has(refusal([&] { runtime.release(0); }), "was not fetched by hand"));
       runtime.fetch(0);

@@ -58,7 +58,8 @@ TEST_CASE("a model in two files is read by its index, by the index's folder, and
 
 TEST_CASE("a folder without an index has its one file, and one without both says what it lacks") {
   const ScratchFolder folder;
-  CHECK(says(refusal(folder.path(), Status::kNotFound), "has neither model.safetensors.index.json nor model.safeten"));
+  CHECK(says(refusal(folder.path(), Status::kNotFound),
+             "contains neither model.safetensors.index.json nor model.safeten"));
   write_part(folder / "model.safetensors", {{"w", 5}});
   const auto parts = SafetensorsParts::open(folder.path());
   REQUIRE(parts.has_value());
@@ -73,13 +74,13 @@ TEST_CASE("an index that is none, and parts that are not there or lack a tensor,
     test::write_all(index, text);
     return refusal(index, Status::kDataLoss);
   };
-  CHECK(says(of("{"), "is no index of .safetensors files: it is no JSON"));
+  CHECK(says(of("{"), "is not an index of .safetensors files: it is not JSON"));
   CHECK(says(of("[]"), "has no \"weight_map\""));
   CHECK(says(of(R"({"weight_map":[]})"), "has no \"weight_map\""));
-  CHECK(says(of(std::string(40, '[')), "nests too deep"));
+  CHECK(says(of(std::string(40, '[')), "nests too deeply"));
   for (const char* const name : {"\"../a.safetensors\"", "\"/a\"", "\"\"", "\"..\"", "1", R"("a\u0000")"}) {
     CAPTURE(name);
-    CHECK(says(of(fmt::format(R"({{"weight_map":{{"w":{}}}}})", name)), "the part of 'w' is no name of a file"));
+    CHECK(says(of(fmt::format(R"({{"weight_map":{{"w":{}}}}})", name)), "the part of 'w' is not the name of a file"));
   }
   write_part(folder / "a.safetensors", {{"v", 1}});
   CHECK(

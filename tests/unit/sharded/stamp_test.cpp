@@ -187,7 +187,7 @@ TEST_CASE("whoever maps an array is told its step, sees that it changes, and fin
     CHECK(mapped.stamp()->head.changes == stamp->head.changes + 1);
     MappedShard shorter(memory.values(0), memory.bytes() - 4096, others);
     CHECK_THROWS_WITH_AS(static_cast<void>(shorter.stamp()),
-                         doctest::Contains("there is no stamp of a shard behind 12288 bytes"), Error);
+                         doctest::Contains("there is no stamp of a shard after 12288 bytes"), Error);
   }
   test::check_doubles_are_clean();
 }
@@ -325,7 +325,7 @@ TEST_CASE("a bit that is flipped in a chunk before it moves is named: the ranks,
     });
     CHECK(all[2].has_begun);
     CHECK(says(all[2].said,
-               "chunk 2 of moment came from rank 1 to rank 2 with other bytes than its stamp of step 1 says (digest "));
+               "chunk 2 of moment arrived from rank 1 at rank 2 with other bytes than its stamp of step 1 (digest "));
     for (const size_t other : {size_t{0}, size_t{1}}) CHECK_FALSE(all[other].said.find("chunk") != std::string::npos);
   }
   test::check_doubles_are_clean();
@@ -341,7 +341,7 @@ TEST_CASE("a bit that is flipped before a move in a chunk that stays where it is
       if (process == 1) flip_bit(runtime.shards().values(1) + 2 * 1024 + 3, program);  // the last of its chunks, kept
     });
     for (const Joined& one : all) CHECK(one.said == "");
-    CHECK(says(all[1].changed, "chunk 4 of moment that this rank owns has changed since step 1 began"));
+    CHECK(says(all[1].changed, "chunk 4 of moment of this rank has changed since step 1 began"));
     CHECK(all[0].changed == "");
     CHECK(all[2].changed == "");
   }
@@ -432,12 +432,11 @@ TEST_CASE("a parameter that is written between two steps has new digests, and wh
       CHECK(runtime.digests() == written);                   // taken anew
       flip_bit(runtime.shards().values(0) + 1700, program);  // of the other parameter, in the chunk of both
       CHECK_THROWS_WITH_AS(runtime.write(parameters[0], std::vector<float>(1500, 0.5F)),
-                           doctest::Contains("chunk 1 of weights that this rank owns has changed"), Error);
+                           doctest::Contains("chunk 1 of weights of this rank has changed"), Error);
       flip_bit(runtime.shards().values(0) + 1700, program);
       flip_bit(runtime.shards().values(0) + 3000, program);  // in a chunk that is not written
       CHECK_NOTHROW(runtime.write(parameters[0], std::vector<float>(1500, 0.75F)));
-      CHECK_THROWS_WITH_AS(update(runtime), doctest::Contains("chunk 2 of weights that this rank owns has changed"),
-                           Error);
+      CHECK_THROWS_WITH_AS(update(runtime), doctest::Contains("chunk 2 of weights of this rank has changed"), Error);
     });
   }
   test::check_doubles_are_clean();
@@ -449,22 +448,22 @@ TEST_CASE("a rank whose part is of another step is named by itself and by whoeve
     if (process == 0) make_step(runtime, 1, program);
   });
   CHECK(all[1].has_begun);
-  CHECK(says(all[1].said, "what this rank owns is of step 0, not of step 1"));
-  CHECK(says(all[2].said, "rank 1 gives rank 2 chunks 2 to 2 of step 0; the group goes on from step 1"));
+  CHECK(says(all[1].said, "the shards of this rank belong to step 0, not to step 1"));
+  CHECK(says(all[2].said, "rank 1 gives rank 2 chunks 2 to 2 of step 0; the group continues from step 1"));
 
   all = join(accelerator, 1, [](int32_t process, Runtime& runtime, Stream& program) {  // gives nothing away
     if (process == 1) make_step(runtime, 1, program);
   });
   CHECK(all[0].has_begun);
-  CHECK(says(all[0].said, "what this rank owns is of step 0, not of step 1"));
+  CHECK(says(all[0].said, "the shards of this rank belong to step 0, not to step 1"));
 
   all = join(accelerator, 1, [](int32_t process, Runtime& runtime, Stream& program) {
     if (process == 0) return make_step(runtime, 1, program);
     runtime.allow_update();
     CHECK_THROWS_AS(runtime.update([](const ShardRange&) { throw 7; }), int);
   });
-  CHECK(says(all[1].said, "what this rank owns is of no step: an update, or a move, did not come to its end"));
-  CHECK(says(all[2].said, "rank 1 gives rank 2 chunks 2 to 2 of no step; the group goes on from step 1"));
+  CHECK(says(all[1].said, "the shards of this rank belong to no step because an update or a move was not completed"));
+  CHECK(says(all[2].said, "rank 1 gives rank 2 chunks 2 to 2 of no step; the group continues from step 1"));
 }
 
 TEST_CASE("a group in which nothing moves goes on from one step, too") {
@@ -480,7 +479,7 @@ TEST_CASE("a group in which nothing moves goes on from one step, too") {
     const std::vector<int32_t> was{0};
     bool begun = false;
     CHECK_THROWS_WITH_AS(runtime.enter_group(group, owners, was, 1, 5, [&begun] { begun = true; }),
-                         "what this rank owns is of step 0, not of step 5", Error);
+                         "the shards of this rank belong to step 0, not to step 5", Error);
     CHECK(begun);
     CHECK(runtime.enter_group(group, owners, was, 1, 0, [] { FAIL("all is well"); }) == 0);
     runtime.leave_group();
@@ -511,17 +510,18 @@ TEST_CASE("a step that changed nothing counts, one that was left in the middle o
     runtime.end_step(2);
     CHECK(runtime.digests() != at_first);
     runtime.require_step(2);
-    CHECK_THROWS_WITH_AS(runtime.require_step(3), "what this rank owns is of step 2, not of step 3", Error);
+    CHECK_THROWS_WITH_AS(runtime.require_step(3), "the shards of this rank belong to step 2, not to step 3", Error);
     runtime.allow_update();
     runtime.begin_evaluation();
     CHECK_THROWS_AS(runtime.update([](const ShardRange&) {}), Error);
     runtime.end_pass();
     CHECK(runtime.owes_update());
-    CHECK_THROWS_WITH_AS(runtime.end_step(3), doctest::Contains("was committed and this rank has not applied it"),
+    CHECK_THROWS_WITH_AS(runtime.end_step(3), doctest::Contains("was committed but this rank has not applied it"),
                          Error);
     runtime.allow_update();
     CHECK_THROWS_AS(runtime.update([](const ShardRange&) { throw 7; }), int);
-    CHECK_THROWS_WITH_AS(runtime.end_step(3), doctest::Contains("is of no step: an update, or a move"), Error);
+    CHECK_THROWS_WITH_AS(runtime.end_step(3), doctest::Contains("belong to no step because an update or a move"),
+                         Error);
     CHECK_THROWS_AS(runtime.require_step(3), Error);
     runtime.leave_group();
   });
@@ -653,7 +653,7 @@ TEST_CASE("where no process can map memory the array has a stamp all the same, a
   CHECK(memory.step() == 4);
   CHECK(memory.bytes_taken(0) == memory.bytes());
   CHECK_THROWS_WITH_AS(static_cast<void>(memory.array(0).handle()),
-                       doctest::Contains("no process can map what this one owns"), Error);
+                       doctest::Contains("other processes cannot map the shards of this one"), Error);
 }
 
 }  // namespace

@@ -191,7 +191,7 @@ TEST_CASE("a trace that was cut off is refused wherever it was cut, with the pla
   CHECK(says(refusal_of_trace("").message(), "it is empty"));
 }
 
-TEST_CASE("what is no trace is refused, and what is one of another version by that version") {
+TEST_CASE("what is not a trace is refused, and what is one of another version by that version") {
   CHECK(says(refusal_of_trace("model weights\n").message(), "line 1 (byte 1) is not JSON"));
   CHECK(says(refusal_of_trace("{\"schema\":\"pliant.trace/1\",\n\"run\":oops}").message(), "line 2 (byte "));
   CHECK(says(refusal_of_trace("[1, 2]").message(), "it does not begin with \"schema\""));
@@ -199,7 +199,7 @@ TEST_CASE("what is no trace is refused, and what is one of another version by th
   CHECK(says(refusal_of_trace("{\"schema\":\"pliant.run/1\",\"steps\":3}").message(),
              "\"schema\" is not pliant.trace/1"));
   CHECK(says(refusal_of_trace("{\"schema\":\"pliant.trace/1\"}").message(), "it has no \"traceEvents\""));
-  CHECK(says(refusal_of_trace(std::string(100000, '[')).message(), "it nests too deep"));
+  CHECK(says(refusal_of_trace(std::string(100000, '[')).message(), "it nests too deeply"));
   const Error newer = refusal_of_trace("{\"schema\":\"pliant.trace/2\",\"traceEvents\":[]}");
   CHECK(newer.status() == Status::kUnimplemented);
   CHECK(says(newer.message(), "pliant.trace/2"));
@@ -216,17 +216,19 @@ TEST_CASE("a trace whose parts do not belong together is refused by the part") {
   };
   says_of([](json& trace) { trace.erase("run"); }, "'run'");
   says_of([](json& trace) { trace["compute_dtype"] = "f64"; }, "neither \"f32\" nor \"bf16\"");
-  says_of([](json& trace) { trace["budget"] = -1; }, "not whole, or too large");
+  says_of([](json& trace) { trace["budget"] = -1; }, "not whole or is too large");
   says_of([](json& trace) { trace["model"]["modules"][1]["parent"] = 7; }, "no module 7");
   says_of([](json& trace) { trace["model"]["parameters"][1]["name"] = "layer.0.weight"; }, "two parameters");
   says_of([](json& trace) { trace["model"]["parameters"][0]["shape"] = {-1}; }, "dimension of -1");
   says_of([](json& trace) { trace["model"]["modules"] = json::array(); }, "no modules");
   says_of([](json& trace) { first_of(trace, "call")["pid"] = 50; }, "process 50 was not named");
   says_of([](json& trace) { first_of(trace, "call").erase("ts"); }, "event 10 of \"traceEvents\": ");
-  says_of([](json& trace) { first_of(trace, "call")["ts"] = 1e300; }, "its times are none");
-  says_of([](json& trace) { first_of(trace, "call")["args"]["call"] = "jump"; }, "\"jump\" is not known here");
-  says_of([](json& trace) { first_of(trace, "call")["args"]["call"] = "enter"; }, "it names no module of the model");
-  says_of([](json& trace) { first_of(trace, "call")["args"]["module"] = 40; }, "it names no module of the model");
+  says_of([](json& trace) { first_of(trace, "call")["ts"] = 1e300; }, "its times are not valid");
+  says_of([](json& trace) { first_of(trace, "call")["args"]["call"] = "jump"; }, "\"jump\" is unknown");
+  says_of([](json& trace) { first_of(trace, "call")["args"]["call"] = "enter"; },
+          "it does not name a module of the model");
+  says_of([](json& trace) { first_of(trace, "call")["args"]["module"] = 40; },
+          "it does not name a module of the model");
   says_of([](json& trace) { first_of(trace, "wait")["args"]["parameter"] = "head"; }, "no parameter \"head\"");
   says_of([](json& trace) { first_of(trace, "wait")["args"]["call"] = 7; }, "calls that it did not make");
   says_of([](json& trace) { first_of(trace, "transfer")["args"]["call"] = 7; }, "calls that it did not make");
@@ -247,13 +249,13 @@ TEST_CASE("an action that moves a parameter, and names none, is refused") {
         actions.push_back(action);
       });
       CHECK(says(error.message(),
-                 fmt::format("event 10 of \"traceEvents\": its action \"{}\" names no parameter", word)));
+                 fmt::format("event 10 of \"traceEvents\": its action \"{}\" does not name a parameter", word)));
     }
   }
   const Error by_number = refusal_of_changed([](json& trace) {
     first_of(trace, "call")["args"]["actions"].push_back({{"do", 3}});
   });
-  CHECK(says(by_number.message(), "its action 3 names no parameter"));
+  CHECK(says(by_number.message(), "its action 3 does not name a parameter"));
 }
 
 TEST_CASE("a model that comes behind the events, or twice, is refused: they are of the one before them") {
@@ -268,10 +270,10 @@ TEST_CASE("a model that comes behind the events, or twice, is refused: they are 
       "\"own\":[0],\"external\":[],\"leaf\":false}]}";
   std::string behind = whole;
   behind.insert(behind.rfind('}'), "," + small);
-  CHECK(says(refusal_of_trace(behind).message(), "its \"model\" comes behind its events, or twice"));
+  CHECK(says(refusal_of_trace(behind).message(), "its \"model\" comes after its events, or twice"));
   std::string twice = whole;
   twice.insert(end, "," + small);
-  CHECK(says(refusal_of_trace(twice).message(), "its \"model\" comes behind its events, or twice"));
+  CHECK(says(refusal_of_trace(twice).message(), "its \"model\" comes after its events, or twice"));
 }
 
 TEST_CASE("a trace of an older version is read: its passes are over one micro-batch, and its device is not known") {

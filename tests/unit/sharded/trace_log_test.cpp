@@ -143,7 +143,7 @@ TEST_CASE("what is no log is refused, and one that was cut is read up to there")
     test::write_all(folder / "other", text);
     const auto read = read_trace_log(folder / "other", 0);
     CHECK(read.error().status() == Status::kDataLoss);
-    CHECK(says(read.error().message(), "is not what a worker recorded for a trace"));
+    CHECK(says(read.error().message(), "is not a worker's record for a trace"));
   }
   {
     TraceLog log = new_log(folder);

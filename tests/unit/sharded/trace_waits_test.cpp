@@ -60,7 +60,7 @@ TEST_CASE("a visit of an order that is new waits by demand") {
   CHECK(wait.call == entered);
   CHECK(wait.microseconds == doctest::Approx(3100));
   CHECK(sentence_of(made.trace, 0, wait) ==
-        "layers.1 began 3.1 ms late: gathered by demand: no trace of this order yet");
+        "layers.1 began 3.1 ms late: gathered on demand: no trace of this order yet");
 }
 
 TEST_CASE("a pass that goes another way than those before says where it left them") {
@@ -73,7 +73,7 @@ TEST_CASE("a pass that goes another way than those before says where it left the
   const CausedWait wait = only_wait(made);
   CHECK(wait.cause == WaitCause::kLeftTrace);
   CHECK(sentence_of(made.trace, 0, wait) ==
-        "layers.1 (backward) began 0.40 ms late: gathered by demand: the pass left its trace at layers.2");
+        "layers.1 (backward) began 0.40 ms late: gathered on demand: the pass left its trace at layers.2");
 }
 
 TEST_CASE("passes with gradients and the others have traces of their own") {
@@ -97,10 +97,10 @@ TEST_CASE("where the order is known and nothing is gathered ahead, the coordinat
   made.gather(entered, 0, made.now, made.now + 10);
   made.wait(entered, 0, made.now, made.now + 10);
   CHECK(only_wait(made).cause == WaitCause::kOnDemand);
-  CHECK(says(only_wait(made).why, "eager gathers nothing ahead"));
+  CHECK(says(only_wait(made).why, "eager does not prefetch"));
   made.gather(entered, 1, made.now, made.now + 10, true);  // but it does
   CHECK(only_wait(made).cause == WaitCause::kOnDemand);
-  CHECK(says(only_wait(made).why, "though the order was known"));
+  CHECK(says(only_wait(made).why, "although the order was known"));
 }
 
 TEST_CASE("a gather that begins once something is released was kept out by the budget, where it did not fit before") {
@@ -142,7 +142,7 @@ TEST_CASE("a gather that stood behind others names the longest of them") {
   LateGather(made, {gathers(2, true)}, 0, 1600);
   const CausedWait wait = only_wait(made);
   CHECK(wait.cause == WaitCause::kExchangeBusy);
-  CHECK(says(wait.why, "exchange busy for 1.6 ms, the longest with the sum of gradients of layers.1"));
+  CHECK(says(wait.why, "exchange busy for 1.6 ms, longest with the sum of gradients of layers.1"));
 }
 
 TEST_CASE("what stood before a gather matters only where it made most of the wait") {
@@ -173,7 +173,7 @@ TEST_CASE("a rank that comes to a gather later is named") {
   made.wait(entered, 0, 10, 3000);
   made.trace.ranks.insert(made.trace.ranks.begin(), late.rank());
   CHECK(only_wait(made).cause == WaitCause::kOtherRank);
-  CHECK(says(only_wait(made).why, "rank 1 came to the gather 2.5 ms later than this one"));
+  CHECK(says(only_wait(made).why, "rank 1 reached the gather 2.5 ms later than this one"));
 
   const TracedRank kept = made.trace.ranks.front();
   TracedRank& other = made.trace.ranks.front();
@@ -201,13 +201,13 @@ TEST_CASE("what waits for gradients says whose, or which rank was later, and whi
   made.wait(ended, 0, made.now, made.now + 1500, TracedTransfer::Kind::kReduce);
   CHECK(only_wait(made).cause == WaitCause::kGradients);
   CHECK(sentence_of(made.trace, 0, only_wait(made)) ==
-        "the pass ended 1.5 ms late: the gradients of layers.0 were on their way");
+        "the pass ended 1.5 ms late: gradients of layers.0 were being sent");
   TracedRank late = made.rank();
   late.rank = 4;
   late.transfers.back().began += 1200;
   made.trace.ranks.insert(made.trace.ranks.begin(), late);
   CHECK(only_wait(made).cause == WaitCause::kOtherRank);
-  CHECK(says(only_wait(made).why, "rank 4 came to the sum of gradients 1.2 ms later"));
+  CHECK(says(only_wait(made).why, "rank 4 reached the sum of gradients 1.2 ms later"));
 }
 
 TEST_CASE("waits of one visit are one, with the cause of the longest, and what took no time is none") {

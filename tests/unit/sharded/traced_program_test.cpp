@@ -279,15 +279,15 @@ TEST_CASE("DeepSpeed's estimate is four bytes for each of the largest module's o
 TEST_CASE("calls that no program can make are refused by the first of them") {
   HandMadeTrace outside({100});
   outside.visit(1);
-  CHECK(says(refusal_of(outside), "step 0: enter layers.0 stands outside of a pass"));
+  CHECK(says(refusal_of(outside), "are not those of a program: enter layers.0 is outside a pass"));
   HandMadeTrace nowhere({100});
   nowhere.call(TracedCall::Kind::kBeginPass);
   nowhere.enter(7);
-  CHECK(says(refusal_of(nowhere), "enter is about a module that the model has not"));
+  CHECK(says(refusal_of(nowhere), "enter concerns a module that the model lacks"));
   HandMadeTrace twice({100});
   twice.call(TracedCall::Kind::kBeginPass);
   twice.call(TracedCall::Kind::kBeginPass);
-  CHECK(says(refusal_of(twice), "begin_pass stands inside a pass"));
+  CHECK(says(refusal_of(twice), "begin_pass is inside a pass"));
   HandMadeTrace left({100});
   left.call(TracedCall::Kind::kBeginPass);
   left.leave(1);
@@ -296,7 +296,7 @@ TEST_CASE("calls that no program can make are refused by the first of them") {
   open.call(TracedCall::Kind::kBeginPass);
   open.enter(1);
   open.call(TracedCall::Kind::kEndPass);
-  CHECK(says(refusal_of(open), "end_pass comes while modules are entered"));
+  CHECK(says(refusal_of(open), "end_pass occurs while modules are entered"));
   HandMadeTrace evaluated({100});
   evaluated.call(TracedCall::Kind::kBeginEvaluation);
   evaluated.enter(1, Direction::kBackward);

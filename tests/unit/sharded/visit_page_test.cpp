@@ -112,7 +112,7 @@ TEST_CASE("a rank that is behind differs only where all are done") {
   ranks.pages[1].add(Kind::kForward, 2);
   CHECK_FALSE(ranks.differ().has_value());
   CHECK(ranks.differ(true).value_or("") ==
-        "rank 2 visited nothing more, ranks 0, 1 entered mlp.up (forward) as visit 1");
+        "rank 2 made no more visits, ranks 0, 1 entered mlp.up (forward) as visit 1");
   ranks.pages[2].add(Kind::kForward, 2);
   CHECK_FALSE(ranks.differ(true).has_value());
 }
@@ -121,8 +121,8 @@ TEST_CASE("passes, evaluations and what is moved by hand are told apart") {
   for (const auto& [other, words] :
        {std::pair{Kind::kEvaluation, "began an evaluation"}, std::pair{Kind::kByHand, "moved up.weights by hand"},
         std::pair{Kind::kEndPass, "ended its pass after 0 visits"}, std::pair{Kind::kWrite, "wrote up.weights"},
-        std::pair{Kind::kCommit, "came to Step::commit after 0 visits"},
-        std::pair{Kind::kModel, "began a pass with its modules as set_parameters left them (digest 00000000)"},
+        std::pair{Kind::kCommit, "reached Step::commit after 0 visits"},
+        std::pair{Kind::kModel, "began a pass with modules changed by set_parameters (digest 00000000)"},
         std::pair{Kind::kLeaveForward, "left model (forward) after 0 visits"}}) {
     Ranks ranks(2);
     ranks.pages[0].add(Kind::kPass, 0);
@@ -164,7 +164,7 @@ TEST_CASE("visits are numbered anew in each step, and the first difference is fo
   for (uint64_t i = 0; i < VisitPage::kRing; ++i) ranks.all(Kind::kForward, 1);
   for (const bool all_done : {false, true}) {
     CHECK(ranks.differ(all_done).value_or("") ==
-          "rank 2 and ranks 0, 1, 3 visited different modules before visit 65532, further back than can be looked up");
+          "rank 2 and ranks 0, 1, 3 visited different modules before visit 65532, which is no longer recorded");
   }
 }
 
@@ -174,8 +174,7 @@ TEST_CASE(
   ranks.all(Kind::kPass);
   for (uint64_t i = 0; i < VisitPage::kRing + 9; ++i) ranks.pages[1].add(Kind::kForward, 1);
   CHECK_FALSE(ranks.differ().has_value());
-  CHECK(ranks.differ(true).value_or("") ==
-        "rank 1 visited more than can be looked up, ranks 0, 2 visited nothing more");
+  CHECK(ranks.differ(true).value_or("") == "rank 1 made more visits than are recorded, ranks 0, 2 made no more visits");
   ranks.pages[0].add(Kind::kForward, 1);
   ranks.pages[2].add(Kind::kForward, 2);
   const std::string differ = ranks.differ().value_or("");
@@ -206,8 +205,8 @@ TEST_CASE("ranks that have parted are named while others are behind, and these a
   ranks.pages[3].add(Kind::kForward, 2);
   ranks.pages[3].add(Kind::kForward, 1);
   CHECK(ranks.differ().value_or("") ==
-        "rank 0 entered attn.qkv (forward) as visit 0, rank 3 entered mlp.up (forward) as visit 0, ranks 1, 2 had not "
-        "come so far");
+        "rank 0 entered attn.qkv (forward) as visit 0, rank 3 entered mlp.up (forward) as visit 0, ranks 1, 2 had made "
+        "fewer visits");
   ranks.pages[1].add(Kind::kForward, 1);
   ranks.pages[2].add(Kind::kForward, 1);
   CHECK(ranks.differ().value_or("") ==

@@ -79,18 +79,20 @@ void apply_assignments(const std::vector<Assignment>& assignments, Value& root, 
                           ? std::nullopt
                           : parse_key(trimmed(std::string_view(assignment.text).substr(0, split)));
     if (!path) {
-      diagnostics.error(origin, "this is not of the form key=value",
+      diagnostics.error(origin, "this does not have the form key=value",
                         {"for example run.workers=2, or elasticity.\"v0.1\".max_gpus=64 for a key with a dot in it"});
       continue;
     }
     if (path->size() > 3 && plugin::kind_of(path->front()) != nullptr) {
-      diagnostics.error(origin, fmt::format("{} goes deeper than [section.plugin] has keys", dotted(*path)),
-                        {"put the name of a plugin in quotes when it has a dot: elasticity.\"v0.1\".max_gpus=64"});
+      diagnostics.error(origin,
+                        fmt::format("{} is nested too deeply: options have the form section.key or section.plugin.key",
+                                    dotted(*path)),
+                        {"put a plugin name that has a dot in quotes: elasticity.\"v0.1\".max_gpus=64"});
       continue;
     }
     Value value = parse_override(trimmed(std::string_view(assignment.text).substr(split + 1)), origin);
     if (!assign(root, *path, std::move(value))) {
-      diagnostics.error(origin, fmt::format("{} is no table, so {} cannot be set",
+      diagnostics.error(origin, fmt::format("{} is not a table, so {} cannot be set",
                                             dotted({path->begin(), path->end() - 1}), dotted(*path)));
     }
   }
@@ -175,7 +177,7 @@ void Environment::report_unknown(Diagnostics& diagnostics) const {
     } else {
       notes.push_back("PLIANT__SECTION__KEY sets an option, PLIANT__ELASTICITY__V0_1__MAX_GPUS one of plugin \"v0.1\"");
     }
-    diagnostics.error({Layer::kEnvironment, 0, 0, 0, "environment " + variable.name}, "this names no option",
+    diagnostics.error({Layer::kEnvironment, 0, 0, 0, "environment " + variable.name}, "this does not name an option",
                       std::move(notes));
   }
 }

@@ -125,7 +125,7 @@ class Scanner {
       default:
         break;
     }
-    if (brackets_ > kDeepest || dots_ >= kDeepest) object(fmt::format("nested more than {} levels deep", kDeepest));
+    if (brackets_ > kDeepest || dots_ >= kDeepest) object(fmt::format("nesting deeper than {} levels", kDeepest));
     return 1;
   }
 
@@ -204,7 +204,7 @@ Result<std::string> read_text(const fs::path& file) {
     text.resize(before + static_cast<size_t>(got));
     if (got == 0 && text.empty() && S_ISFIFO(status.st_mode)) {
       return unreadable(file, Status::kFailedPrecondition,
-                        "this is a pipe that nobody writes to; name a file, or start the writer first");
+                        "this is a pipe without a writer; name a file, or start the writer first");
     }
     if (got == 0) return text;
   }

@@ -43,28 +43,29 @@ bool is_utf8(const std::string& text) {
 }
 
 void check(const LengthAnalysis& analysis) {
-  if (analysis.count < 1) refuse(fmt::format("{} sequences have no lengths to measure; at least 1", analysis.count));
+  if (analysis.count < 1)
+    refuse(fmt::format("cannot measure the lengths of {} sequences; at least 1 is needed", analysis.count));
   // The .part of more would not fit the offsets of a file.
   if (analysis.count > std::numeric_limits<int64_t>::max() / 64) {
-    refuse(fmt::format("the lengths of {} sequences fit no file", analysis.count));
+    refuse(fmt::format("the lengths of {} sequences do not fit a file", analysis.count));
   }
   if (!analysis.length_of) refuse("an analysis of lengths needs length_of");
   if (analysis.threads < 0 || analysis.threads > kMostThreads) {
-    refuse(fmt::format("{} threads; 1 to {}, or 0 for one for each processor", analysis.threads, kMostThreads));
+    refuse(fmt::format("{} threads: allowed are 1 to {}, or 0 for one per processor", analysis.threads, kMostThreads));
   }
   if (analysis.identity.empty() || analysis.identity.size() > data::kLongestIdentity) {
     refuse(
-        fmt::format("an identity of {} bytes; say in 1 to {} what decides the lengths, such as the tokenizer and "
-                    "the version of the data",
+        fmt::format("the identity has {} bytes; describe in 1 to {} bytes what the lengths depend on, such as "
+                    "tokenizer and version of the data",
                     analysis.identity.size(), data::kLongestIdentity));
   }
-  if (!is_utf8(analysis.identity)) refuse("the identity of the lengths is no UTF-8");
+  if (!is_utf8(analysis.identity)) refuse("the identity of the lengths is not UTF-8");
 }
 
 /// What `thrown` is to the caller of analyse_lengths.
 Error from_length_of(int64_t sequence, const std::exception_ptr& thrown) {
   const auto text = [&](const char* what) {
-    return fmt::format("the length of sequence {} could not be measured: {}", sequence, what);
+    return fmt::format("cannot measure the length of sequence {}: {}", sequence, what);
   };
   try {
     std::rethrow_exception(thrown);
@@ -73,7 +74,7 @@ Error from_length_of(int64_t sequence, const std::exception_ptr& thrown) {
   } catch (const std::exception& error) {
     return {Status::kAborted, text(error.what())};
   } catch (...) {
-    return {Status::kAborted, text("length_of threw something that is no std::exception")};
+    return {Status::kAborted, text("length_of threw something other than a std::exception")};
   }
 }
 
@@ -115,7 +116,8 @@ class Measuring {
     if (from_progress_) std::rethrow_exception(from_progress_);
     if (failure_) throw Error(*failure_);
     if (out_of_memory_) {
-      throw Error(Status::kResourceExhausted, "out of memory while lengths were measured; what is done is kept");
+      throw Error(Status::kResourceExhausted,
+                  "out of memory while measuring lengths; the lengths measured so far are kept");
     }
   }
 
@@ -152,7 +154,7 @@ class Measuring {
       }
       if (length < 1 || length > std::numeric_limits<int32_t>::max()) {
         return failed(Status::kInvalidArgument,
-                      fmt::format("sequence {} has a length of {}; 1 to {} tokens", i, length,
+                      fmt::format("sequence {} has a length of {}; allowed: 1 to {} tokens", i, length,
                                   std::numeric_limits<int32_t>::max()),
                       ExitCode::kUsage);
       }

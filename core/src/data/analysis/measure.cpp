@@ -15,7 +15,7 @@ Result<> check_measured_as(const std::filesystem::path& file, const Measure& fou
     return differs(fmt::format("was measured as \"{}\", not as \"{}\"", found.identity, asked.identity));
   }
   if (found.count != asked.count) {
-    return differs(fmt::format("is of {} sequences, the data set has {}", found.count, asked.count));
+    return differs(fmt::format("has {} sequences, the data set has {}", found.count, asked.count));
   }
   return {};
 }

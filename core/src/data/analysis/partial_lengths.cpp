@@ -81,8 +81,8 @@ Result<std::optional<FileDescriptor>> open_locked(const std::filesystem::path& f
   if (!fd) return failed(fd.error().status(), fd.error().message(), ExitCode::kUsage);
   if (!lock_for_writing(fd->get())) {
     return failed(Status::kFailedPrecondition,
-                  fmt::format("another process is measuring lengths into {}; wait until it has ended, then start "
-                              "again: what it has measured is kept",
+                  fmt::format("another process is measuring lengths into {}; wait until it ends, then start again: its "
+                              "measurements are kept",
                               file.string()),
                   ExitCode::kUsage);
   }
@@ -141,7 +141,7 @@ Result<> PartialLengths::check_header(const Measure& measure) const {
     return tl::unexpected<Error>(file_error(fault, "read", file_));
   }
   if (got < identity.size() || header.checksum != checksum_of(header, identity)) {
-    return damaged("is damaged: the check sum of its header does not fit");
+    return damaged("is damaged: the checksum of its header does not match");
   }
   return check_measured_as(file_, {static_cast<int64_t>(header.count), identity}, measure);
 }

@@ -71,7 +71,7 @@ Result<Origin> read_origin(const fs::path& file) {
   std::ifstream in;
   if (fs::is_regular_file(origin, absent)) in.open(origin, std::ios::binary);  // to open a pipe may never end
   if (!in.is_open()) {
-    return not_ours(file, fmt::format("is there, but no {} says what it was measured from", origin.string()),
+    return not_ours(file, fmt::format("exists, but {}, the record of its source, is missing", origin.string()),
                     Status::kFailedPrecondition);
   }
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -82,7 +82,7 @@ Result<Origin> read_origin(const fs::path& file) {
                         has("identity", json.value("identity", Json()).is_string()) &&
                         has("digest", json.value("digest", Json()).is_string());
   if (!readable) {
-    return not_ours(origin, "is damaged: it does not say what was measured", Status::kDataLoss);
+    return not_ours(origin, "is damaged: it does not describe its source", Status::kDataLoss);
   }
   return Origin{{json["count"].get<int64_t>(), json["identity"].get<std::string>()}, json["digest"].get<std::string>()};
 }
@@ -109,7 +109,7 @@ Result<> check_contents(const fs::path& file, const Origin& origin) {
     const int fault = read_at(fd->get(), block.data(), block.size(), at, got);
     if (fault != 0) return tl::unexpected<Error>(file_error(fault, "read", file));
     if (got < block.size() || (first && block != header)) {
-      return not_ours(file, "is damaged: its header is not that of its lengths", Status::kDataLoss);
+      return not_ours(file, "is damaged: its header does not match its lengths", Status::kDataLoss);
     }
     at += got;
     for (std::string_view rest = first ? std::string_view() : block; !rest.empty();) {
@@ -119,7 +119,7 @@ Result<> check_contents(const fs::path& file, const Origin& origin) {
   }
   if (digest.text() != origin.digest) {
     return not_ours(file,
-                    fmt::format("is not what was measured: its digest is {}, {} has {}", digest.text(),
+                    fmt::format("has changed since it was measured: its digest is {}, {} has {}", digest.text(),
                                 origin_of(file).string(), origin.digest),
                     Status::kDataLoss);
   }
@@ -136,8 +136,8 @@ int copy_chunks(int fd, const std::string& header, const PartialLengths& partial
     const Result<std::optional<std::vector<int32_t>>> lengths = partial.read(chunk);
     if (!lengths || !*lengths) {
       unreadable = lengths ? Error(Status::kDataLoss,
-                                   fmt::format("the lengths of sequences {} to {} were written but do not come back as "
-                                               "they were; start again, they are measured again",
+                                   fmt::format("the lengths of sequences {} to {} read back differ from those written; "
+                                               "start again to measure them again",
                                                partial.first(chunk), partial.first(chunk) + partial.size(chunk) - 1))
                            : lengths.error();
       return EIO;
@@ -161,11 +161,11 @@ Result<bool> stored_already(const fs::path& file, const Measure& measure) {
   if (::stat(file.c_str(), &found) != 0) {
     const int fault = errno;
     if (fault == ENOENT) return false;
-    const Error error = file_error(fault, "look at", file);
+    const Error error = file_error(fault, "check", file);
     return failed(error.status(), error.message(), ExitCode::kUsage);
   }
   if (!S_ISREG(found.st_mode)) {
-    return failed(Status::kFailedPrecondition, fmt::format("{} is no regular file; name one", file.string()),
+    return failed(Status::kFailedPrecondition, fmt::format("{} is not a regular file", file.string()),
                   ExitCode::kUsage);
   }
   Result<Origin> origin = read_origin(file);

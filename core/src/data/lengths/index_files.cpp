@@ -47,7 +47,7 @@ Result<IndexHeader> header_of(std::string_view bytes, const std::string& name) {
                    "this is the older index format TNTIDX; convert the data set with its own tools, or save the "
                    "lengths as .npy");
   }
-  if (!bytes.starts_with(kIndexMagic)) return damaged(name, "it is no index: it does not start with MMIDIDX");
+  if (!bytes.starts_with(kIndexMagic)) return damaged(name, "it is not an index file: it does not start with MMIDIDX");
   if (bytes.size() < kHeader) return damaged(name, "it ends within its header");
   const auto version = load<uint64_t>(bytes, 9);
   if (version == uint64_t{1} << 56U) return damaged(name, "it is byte-swapped: written on a big-endian machine");
@@ -57,7 +57,7 @@ Result<IndexHeader> header_of(std::string_view bytes, const std::string& name) {
   const bool fits = header.count <= room / 12 && header.documents == (room - header.count * 12) / 8 &&
                     (room - header.count * 12) % 8 == 0;
   if (fits) return header;
-  return damaged(name, fmt::format("its {} bytes are not what {} sequences and {} documents take", bytes.size(),
+  return damaged(name, fmt::format("it has {} bytes, which do not match {} sequences and {} documents", bytes.size(),
                                    header.count, header.documents));
 }
 
@@ -66,7 +66,7 @@ Result<NumberArray> metric_values(const std::filesystem::path& file, std::string
                                   const IndexHeader& header) {
   const std::string name = file.string();
   if (header.type < 1 || header.type > kIndexTypes.size()) {
-    return damaged(name, fmt::format("its type code {} is none of 1 to {}", header.type, kIndexTypes.size()));
+    return damaged(name, fmt::format("its type code {} is unknown; allowed: 1 to {}", header.type, kIndexTypes.size()));
   }
   const Number type = kIndexTypes[header.type - size_t{1}];
   std::filesystem::path values = file;
@@ -75,13 +75,13 @@ Result<NumberArray> metric_values(const std::filesystem::path& file, std::string
   if (!read) return failed(std::move(read));
   const uint64_t width = width_of(type);
   if ((*read)->bytes().size() != header.count * width) {
-    return damaged(values.string(), fmt::format("{} values of {} bytes do not take its {} bytes", header.count, width,
+    return damaged(values.string(), fmt::format("{} values of {} bytes do not match its {} bytes", header.count, width,
                                                 (*read)->bytes().size()));
   }
   const uint64_t offsets = kHeader + header.count * 4;
   for (uint64_t i = 0; i < header.count; ++i) {
     if (load<uint64_t>(index, offsets + 8 * i) == i * width) continue;
-    return damaged(name, fmt::format("value {} does not lie behind value {}", i, i - 1));
+    return damaged(name, fmt::format("value {} must be greater than value {}", i, i - 1));
   }
   return NumberArray{*read, (*read)->bytes(), type, false, values.string()};
 }

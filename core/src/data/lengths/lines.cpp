@@ -81,7 +81,7 @@ Result<Lengths> read_text(const InputFile& file, const Counted& counted, const s
     int64_t length = 0;
     const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), length);
     if (problem != std::errc() || end != line.data() + line.size() || !counted.admits(length)) {
-      return no_length(name, number, counted, fmt::format("'{}' is no {}", line.substr(0, 40), counted.what));
+      return no_length(name, number, counted, fmt::format("'{}' is not a {}", line.substr(0, 40), counted.what));
     }
     lengths.push_back(static_cast<int32_t>(length));
     return {};

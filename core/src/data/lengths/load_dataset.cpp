@@ -37,12 +37,11 @@ Lengths read_key(const Config& config, const char* key, const std::string& file,
 Dataset load_dataset(const Config& config) {
   const DataOptions& options = config.data();
   if (options.lengths.empty()) {
-    throw Error(
-        Status::kInvalidArgument,
-        fmt::format("{}: error: it does not say where the lengths of the sequences are; set [data] lengths to a "
-                    "file with them (.npy, .i32, .i64, .jsonl, .txt, .idx)",
-                    config.file().string()),
-        ExitCode::kUsage)
+    throw Error(Status::kInvalidArgument,
+                fmt::format("{}: error: [data] lengths is missing; set it to a file with the lengths of the sequences "
+                            "(.npy, .i32, .i64, .jsonl, .txt, .idx)",
+                            config.file().string()),
+                ExitCode::kUsage)
         .set_located();
   }
   Dataset dataset;

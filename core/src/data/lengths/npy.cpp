@@ -54,11 +54,11 @@ std::optional<uint64_t> count_of(std::string_view text) {
 
 Result<NumberArray> find_in_npy(const SharedFile& file, const std::string& name) {
   const std::string_view bytes = file->bytes();
-  if (!bytes.starts_with(kNpyMagic)) return damaged(name, "it is no .npy file: it does not start with \\x93NUMPY");
+  if (!bytes.starts_with(kNpyMagic)) return damaged(name, "it is not a .npy file: it does not start with \\x93NUMPY");
   if (bytes.size() < 12) return damaged(name, "it ends within its header");
   const auto version = static_cast<unsigned char>(bytes[6]);
   if (version < 1 || version > 3)
-    return damaged(name, fmt::format(".npy format version {} is none of 1 to 3", version));
+    return damaged(name, fmt::format(".npy format version {} is unknown; known are 1 to 3", version));
   const size_t start = version == 1 ? 10 : 12;
   uint32_t size = 0;
   std::memcpy(&size, bytes.data() + 8, start - 8);
@@ -66,17 +66,17 @@ Result<NumberArray> find_in_npy(const SharedFile& file, const std::string& name)
   const std::string_view header = bytes.substr(start, size);
   const auto descr = entry(header, "descr");
   const auto shape = entry(header, "shape");
-  if (!descr || !shape) return damaged(name, "its header has no descr or no shape");
+  if (!descr || !shape) return damaged(name, "its header lacks descr or shape");
   const std::optional<Type> type = type_of(*descr);
   const std::optional<uint64_t> count = count_of(*shape);
   if (!type) {
-    return damaged(name, fmt::format("its type {} is no integer or float", descr->substr(0, descr->find(','))));
+    return damaged(name, fmt::format("its type {} is neither integer nor float", descr->substr(0, descr->find(','))));
   }
-  if (!count) return damaged(name, "its array has other than one dimension; save the lengths as a flat array");
+  if (!count) return damaged(name, "its array does not have exactly one dimension; save the lengths as a flat array");
   const std::string_view data = bytes.substr(start + size);
   if (data.size() / width_of(type->number) != *count || data.size() % width_of(type->number) != 0) {
     return damaged(
-        name, fmt::format("{} numbers take {} bytes, it has {}", *count, *count * width_of(type->number), data.size()));
+        name, fmt::format("{} numbers need {} bytes, it has {}", *count, *count * width_of(type->number), data.size()));
   }
   return NumberArray{file, data, type->number, type->swapped, name};
 }

@@ -46,7 +46,7 @@ Result<> each_of(const NumberArray& array, Use& use) {
     int64_t whole = 0;
     if (!to_whole(value, whole)) {
       return failed(Status::kInvalidArgument,
-                    fmt::format("{}: value {} is {}, which is no whole number of 63 bits", array.name, i, value),
+                    fmt::format("{}: value {} is {}, which is not a whole number of 63 bits", array.name, i, value),
                     ExitCode::kUsage);
     }
     if (Result<> used = use(i, whole); !used) return used;
@@ -78,7 +78,7 @@ Result<> each(const NumberArray& array, Use&& use) {
     case Number::kF64:
       return each_of<double>(array, use);
   }
-  return damaged(array.name, "it holds numbers of no known type");
+  return damaged(array.name, "its number type is unknown");
 }
 
 Result<> check_count(int64_t count, size_t sequence, const Counted& counted, const std::string& name) {
@@ -133,7 +133,7 @@ bool Counted::admits(int64_t count) const {
   return count >= least && count <= std::numeric_limits<int32_t>::max();
 }
 std::string Counted::rule() const {
-  return fmt::format("a {} is a whole number from {} to {}", what, least, std::numeric_limits<int32_t>::max());
+  return fmt::format("a {} must be a whole number from {} to {}", what, least, std::numeric_limits<int32_t>::max());
 }
 
 Result<Lengths> lengths_in(const NumberArray& array, const Counted& counted) {

@@ -32,7 +32,7 @@ Result<data::NumberArray> raw(const data::SharedFile& file, data::Number type, c
   const uint64_t width = data::width_of(type);
   if (file->bytes().size() % width != 0) {
     return data::damaged(
-        name, fmt::format("its {} bytes are no whole number of {}-byte integers", file->bytes().size(), width));
+        name, fmt::format("its {} bytes are not a whole number of {}-byte integers", file->bytes().size(), width));
   }
   return data::NumberArray{file, file->bytes(), type, false, name};
 }
@@ -53,9 +53,11 @@ Result<data::NumberArray> find_numbers(const data::SharedFile& file, const fs::p
   if (suffix == ".idx" || file->bytes().starts_with("MMIDIDX")) return data::find_in_index(file, path);
   if (suffix == ".i32") return raw(file, data::Number::kI32, path.string());
   if (suffix == ".i64") return raw(file, data::Number::kI64, path.string());
-  return failed(Status::kInvalidArgument,
-                fmt::format("{}: lengths are read from .npy, .idx, .bin, .i32, .i64, .jsonl and .txt", path.string()),
-                ExitCode::kUsage);
+  return failed(
+      Status::kInvalidArgument,
+      fmt::format("{}: unknown file type; lengths are read from .npy, .idx, .bin, .i32, .i64, .jsonl and .txt",
+                  path.string()),
+      ExitCode::kUsage);
 }
 
 }  // namespace

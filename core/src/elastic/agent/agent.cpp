@@ -37,8 +37,8 @@ void Agent::State::stop(int code, const char* by) {
     return;
   }
   // While no worker has used the API the program may be a foreign one, and is asked to end as one.
-  event(foreign ? "stopping: the workers are asked to end; once more stops at once"
-                : "stopping after this step; once more stops at once",
+  event(foreign ? "stopping: waiting for the workers to end; another signal stops at once"
+                : "stopping after this step; another signal stops at once",
         false);
   if (foreign) {
     group.reset();
@@ -76,13 +76,13 @@ void Agent::State::wait_for_visits() {
 void Agent::State::tend_warden() {
   const Result<bool> replaced = warden.tend();
   if (!replaced && !warden_missing) {
-    event(fmt::format("nobody would end the workers' processes if this agent died: {}; trying on",
+    event(fmt::format("no warden runs: if this agent dies, worker processes may stay behind: {}; retrying",
                       replaced.error().message()),
           true);
   }
   warden_missing = !replaced;
   if (!replaced || !*replaced) return;
-  event("the process that ends the workers' should this agent die was gone or stopped: another takes its place", true);
+  event("the warden, which ends the workers if this agent dies, was gone or stopped and has been replaced", true);
   watch_warden();
 }
 

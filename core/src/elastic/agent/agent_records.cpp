@@ -107,14 +107,14 @@ void Agent::State::hold_digests() {
 void Agent::State::look_without_ledger() {
   if (home.get() < 0 || names(order.directory.path(), home.get())) return;
   home = FileDescriptor();
-  event(fmt::format("the run directory {} was removed, moved or replaced: what workers print is lost",
+  event(fmt::format("the run directory {} was removed, moved or replaced: the output of workers is lost",
                     order.directory.path().string()),
         true);
 }
 
 void Agent::State::leave_directory() {
   if (const Result<> moved = move_to_fresh_directory(); !moved)
-    gone += fmt::format("; nothing could be saved: {}", moved.error().message());
+    gone += fmt::format("; cannot save anything: {}", moved.error().message());
 }
 
 Result<> Agent::State::move_to_fresh_directory() {
@@ -125,7 +125,7 @@ Result<> Agent::State::move_to_fresh_directory() {
   if (!lock) return failed(std::move(lock));
   Result<Ledger> copy = rescue_run(*fresh, order, job_plan->batches().dataset(), *ledger, digests.get());
   if (!copy) return failed(std::move(copy));
-  gone += fmt::format("; what the job has goes to {}: go on with `{}`", fresh->path().string(),
+  gone += fmt::format("; the job's state is saved to {}: continue with `{}`", fresh->path().string(),
                       elastic::resume_command(*fresh, order.options.command));
   rescue_lock = std::move(*lock);
   ledger = std::move(*copy);
@@ -140,7 +140,7 @@ Verdict Agent::State::at_end(Verdict over) {
     return over;
   }
   if (rescue_lock && !has_newest_snapshot()) {
-    event("no worker could write a snapshot there: a resume has to compute steps again", true);
+    event("no worker could write a snapshot there: a resumed job repeats steps", true);
   }
   return over.outcome == "failed" ? over : Verdict{1, "failed", gone};
 }

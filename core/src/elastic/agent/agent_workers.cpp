@@ -161,7 +161,7 @@ bool Agent::State::hear(WorkerId id) {
 bool Agent::State::break_with(WorkerId id, const Error& why) {
   Slot& slot = slots.at(id);
   slot.broken = true;
-  event(fmt::format("worker {} (RANK {} at its start, process {}) is killed: {}", id, slot.rank, slot.process.pid(),
+  event(fmt::format("killing worker {} (RANK {} at its start, process {}): {}", id, slot.rank, slot.process.pid(),
                     why.message()),
         true);
   kill(id);
@@ -218,7 +218,7 @@ void Agent::State::count_end(WorkerId id, const ExitStatus& status) {
 
 void Agent::State::show_log(Slot& slot, bool all) {
   if (const int64_t skipped = all ? slot.log.skip_to_last() : 0; skipped > 0) {
-    event(fmt::format("{} bytes of rank {} are left out here; the whole log: {}", skipped, slot.rank,
+    event(fmt::format("{} bytes of rank {} are not shown here; complete log: {}", skipped, slot.rank,
                       slot.log.file().string()),
           true);
   }
@@ -251,7 +251,7 @@ void Agent::State::spawn_owed() {
     const Result<> started = spawn_one();
     if (!started && spawn_refused != started.error().message()) {
       spawn_refused = started.error().message();
-      event(fmt::format("{}; trying on", spawn_refused), true);
+      event(fmt::format("{}; retrying", spawn_refused), true);
     }
     if (!started) return;
   }
@@ -265,7 +265,7 @@ void Agent::State::restore_files() {
     if (found && (*found)->bytes() == text) return;
     const Result<> written = write_file(file, text);
     event(fmt::format("{} was removed or changed: {}", file.string(),
-                      written ? std::string("it is written again") : written.error().message()),
+                      written ? std::string("written again") : written.error().message()),
           true);
   };
   restore(order.directory.config(), order.config.resolved_toml());
@@ -276,7 +276,7 @@ void Agent::State::restore_files() {
   fs::remove(dataset, absent);
   const Result<> written = data::write_dataset_once(dataset, job_plan->batches().dataset());
   event(fmt::format("{} was removed or changed: {}", dataset.string(),
-                    written ? std::string("it is written again") : written.error().message()),
+                    written ? std::string("written again") : written.error().message()),
         true);
 }
 

@@ -20,13 +20,13 @@ struct Fact {
 
 constexpr std::array<Fact, 5> kFacts{{
     {[](const Ready& ready) { return ready.options; }, "has other options", "options of digest",
-     "config.toml of the run must not change while the job runs: stop the job, and resume it with the new config"},
-    {[](const Ready& ready) { return ready.fingerprint; }, "sees other data", "data of fingerprint",
+     "config.toml of the run must not change while the job runs: stop the job and resume it with the new config"},
+    {[](const Ready& ready) { return ready.fingerprint; }, "reads other data", "data of fingerprint",
      "all workers must read the same files"},
     {[](const Ready& ready) { return std::string(ready.sharded ? "sharded" : "whole"); }, "has a model of another kind",
      "a model that is", "all workers must run the same program"},
     {[](const Ready& ready) { return ready.model; }, "has another model", "a model of digest",
-     "all workers must build the same one, with the same parameters, modules and names of what the optimizer keeps"},
+     "all workers must build the same model, with the same parameters, modules and names of optimizer states"},
     {[](const Ready& ready) { return ready.arrays.empty() ? "none" : ready.arrays; }, "has other arrays",
      "arrays of digest",
      "TrainingState::arrays must give the same names, types and shapes in the same order on all workers"},
@@ -120,7 +120,7 @@ bool Group::agree_on_job() {
     remedies += fmt::format("; {}", fact.remedy);
   }
   end({static_cast<int>(ExitCode::kUsage), "failed",
-       fmt::format("the workers do not agree on the job and none has a majority ({}){}", all, remedies)},
+       fmt::format("the workers do not agree on the job and there is no majority ({}){}", all, remedies)},
       true);
   return false;
 }
@@ -133,7 +133,7 @@ void Group::on(WorkerId worker, Member& member, const DataWritten& message) {
       const bool usage = message.exit_code == static_cast<int>(ExitCode::kUsage);
       return end({usage ? message.exit_code : 1, "failed", message.error}, true);
     }
-    return fence(worker, fmt::format("could not write the data set: {}", message.error));
+    return fence(worker, fmt::format("cannot write the data set: {}", message.error));
   }
   if (const Result<> opened = actions_.open_plan(job_->fingerprint); !opened) {
     return end({static_cast<int>(opened.error().exit_code()), "failed", opened.error().message()}, true);
@@ -146,8 +146,7 @@ bool Group::end_if_done() {
   const bool covered = !is_unsaved() || (snapshot_ && !actions_.has_step(snapshot_->step));
   if (actions_.has_step(committed_) || !covered || phase_ == Phase::kSaving) return false;
   if (committed_ > 0 && !actions_.has_step(committed_ - 1)) {
-    actions_.event(fmt::format("{} steps are committed, more than the job has now: nothing is left to do", committed_),
-                   false);
+    actions_.event(fmt::format("{} steps are committed, more than the job has now: nothing to do", committed_), false);
   }
   end({0, "finished", ""}, false);
   return true;

@@ -34,9 +34,8 @@ void Group::try_commit() {
     if (vote.digest != facts.digest || vote.loss_tokens != facts.size.loss_tokens) {
       return end(
           {1, "failed",
-           fmt::format(
-               "step {}: {} reduced other samples than the plan holds ({} loss tokens instead of {}); not committed",
-               committed_, label(rank), vote.loss_tokens, facts.size.loss_tokens)},
+           fmt::format("step {}: {} used other samples than planned ({} loss tokens instead of {}); not committed",
+                       committed_, label(rank), vote.loss_tokens, facts.size.loss_tokens)},
           true);
     }
   }
@@ -66,7 +65,7 @@ void Group::try_commit() {
   }
   actions_.agent_kill_point(committed_, "commit");
   if (record.skipped) {
-    actions_.event(fmt::format("step {}: {}; its update is left out and its samples are used", committed_, not_finite),
+    actions_.event(fmt::format("step {}: {}; its update is skipped, its samples count as used", committed_, not_finite),
                    true);
   }
   learn_costs();
@@ -98,15 +97,15 @@ bool Group::voters_have_parted() {
   const std::optional<std::string> differ = sharded::how_visits_differ(visits);
   if (!differ) return false;
   end_parted(actions_.how_visits_differ(ranks_, generation_, true)
-                 .value_or(*differ + ", and which cannot be said: their pages of visits cannot be read"));
+                 .value_or(*differ + "; the modules are unknown because the visit pages cannot be read"));
   return true;
 }
 
 void Group::end_parted(const std::string& differ) {
   end({1, "failed",
-       fmt::format("step {} is not committed: {}. All ranks must visit the same modules in the same order, also those "
-                   "without rows",
-                   committed_, differ)},
+       fmt::format(
+           "step {} is not committed: {}. All ranks must visit the same modules in the same order, even without rows",
+           committed_, differ)},
       true);
 }
 
@@ -128,27 +127,27 @@ std::string Group::what_is_not_finite() const {
     rows += fmt::format("{}{} on rank {}", rows.empty() ? "" : "; ", own, members_.at(rank).rank);
   }
   std::string what;
-  if (!rows.empty()) what = fmt::format("the gradient or the loss of {} has a NaN or an infinity", rows);
+  if (!rows.empty()) what = fmt::format("the gradient or the loss of {} is NaN or infinite", rows);
   if (!sums.empty()) {
     what += fmt::format(
-        "{}the sum of the gradients on {} has a NaN or an infinity; of which rows is not known, since the device "
-        "that adds them up cannot look at them one by one",
+        "{}the sum of the gradients on {} is NaN or infinite; the rows are unknown because the device adds gradients "
+        "up without checking each",
         what.empty() ? "" : "; ", sums);
   }
   if (!overflows.empty()) {
-    what += fmt::format("{}the sum of the gradients on {} overflows, although each of its rows has a finite one",
+    what += fmt::format("{}the sum of the gradients on {} overflows, although the gradient of each row is finite",
                         what.empty() ? "" : "; ", overflows);
   }
   if (finite || !what.empty()) return what;
-  return "the sum of the gradients of all ranks overflows, although those of the rows and of each rank are finite";
+  return "the sum of the gradients of all ranks overflows, although the gradients of rows and ranks are finite";
 }
 
 void Group::stop_at(const std::string& not_finite) {
   const bool again = options_.stopped_before_at == committed_;
   const std::string reason = fmt::format(
-      "step {} is not committed: {}{}. Look at the samples of these rows, lower the learning rate, or leave such steps "
-      "out with [run] on_nonfinite = \"skip\"",
-      committed_, not_finite, again ? ", as at this step when the job ended before" : "");
+      "step {} is not committed: {}{}. Check the samples of these rows, lower the learning rate, or skip such steps "
+      "with [run] on_nonfinite = \"skip\"",
+      committed_, not_finite, again ? ", as when the job ended at this step before" : "");
   if (const auto recorded = actions_.record(NotFiniteRecord{committed_, not_finite}); !recorded) {
     actions_.event(recorded.error().message(), true);
   }
@@ -170,7 +169,7 @@ void Group::learn_costs() {
   for (const WorkerId rank : ranks_) fit_.add(members_.at(rank).vote->share);
   if (!fit_.end_step()) return;
   rates_ = fit_.rates();
-  actions_.event(fmt::format("balancer: a token is taken to cost {} and a squared length {}, by the times of the ranks",
+  actions_.event(fmt::format("balancer: costs fitted to measured times: {} per token, {} per squared length",
                              rates_.per_token, rates_.per_square),
                  false);
 }

@@ -25,9 +25,9 @@ bool Group::states_agree() {
     disputed_ = true;
     drop_unconfirmed();
     end({1, "failed",
-         fmt::format("step {} is not committed: the ranks began it with different states and none has a majority "
-                     "({}). {}",
-                     committed_, listed(states), what_a_dispute_means())},
+         fmt::format(
+             "step {} is not committed: the ranks began it with different states and there is no majority ({}). {}",
+             committed_, listed(states), what_a_dispute_means())},
         true);
     return false;
   }
@@ -81,10 +81,10 @@ std::string Group::listed(const States& states) const {
 
 std::string Group::what_a_dispute_means() const {
   return fmt::format(
-      "Whose is right cannot be told; a rank computed otherwise than the others, or left out an update. `{}` {}",
+      "Which state is right is unknown; a rank computed something else than the others or missed an update. `{}` {}",
       actions_.resume_command(),
-      snapshot_ ? fmt::format("goes on from the newest snapshot, of step {}", snapshot_->step)
-                : "begins anew, for there is no snapshot");
+      snapshot_ ? fmt::format("continues from the newest snapshot, of step {}", snapshot_->step)
+                : "starts from the beginning, because there is no snapshot");
 }
 
 bool Group::part_with_others(const States& states, uint64_t right, const std::string& when) {
@@ -98,12 +98,12 @@ bool Group::part_with_others(const States& states, uint64_t right, const std::st
     const auto origin = states.find(member.origin);
     if (member.origin != id && (origin == states.end() || origin->second == state)) {
       actions_.event(
-          fmt::format("{} had copied its state from worker {}, whose state is another than that of the other "
-                      "ranks; it copies anew",
-                      label(id), member.origin),
+          fmt::format(
+              "{} had copied its state from worker {}, whose state differs from the other ranks; it copies again",
+              label(id), member.origin),
           true);
     } else {
-      fence(id, fmt::format("{} with another state than the other ranks ({:016x} instead of {:016x}) and was ended",
+      fence(id, fmt::format("{} with another state than the other ranks ({:016x} instead of {:016x}) and was killed",
                             when, state, right));
       ended = true;
     }
@@ -134,7 +134,7 @@ void Group::drop_snapshots(const std::string& why, const std::function<bool(cons
 }
 
 void Group::confirm_snapshots_of(const std::vector<WorkerId>& ranks) {
-  drop_snapshots("its writer was lost before its state was compared with that of the other ranks",
+  drop_snapshots("its writer was lost before its state was compared with the other ranks",
                  [&ranks](const Unconfirmed& one) { return std::count(ranks.begin(), ranks.end(), one.writer) == 0; });
   confirm_snapshots();
 }
@@ -164,7 +164,7 @@ void Group::compare_last_states() {
     disputed_ = true;
     drop_unconfirmed();
     const std::string reason = fmt::format(
-        "{}, but the ranks ended with different states and none has a majority ({}). {}",
+        "{}, but the ranks ended with different states and there is no majority ({}). {}",
         actions_.has_step(committed_) ? fmt::format("step {} is committed", committed_ - 1) : "every step is committed",
         listed(states), what_a_dispute_means());
     if (pending_) actions_.event(reason, true);

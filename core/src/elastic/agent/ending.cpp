@@ -136,7 +136,7 @@ void Group::lost(const Member& member, const std::string& how, int code) {
     if (options_.on_loss == "stop") return end({1, "failed", how}, true);
     if (options_.on_loss == "replace") replace(!member.ready);
     if (members_.empty() && owed() == 0) {
-      const std::string reason = fmt::format("no worker is left; {}", how);
+      const std::string reason = fmt::format("no workers are left; {}", how);
       if (options_.on_loss == "replace" || code != 1) return end({code, "failed", reason}, true);
       return end({75, "no valid world size", reason}, true);
     }
@@ -147,14 +147,14 @@ void Group::lost(const Member& member, const std::string& how, int code) {
 void Group::replace(bool too_early) {
   if (restarts_ >= options_.max_restarts) {
     return actions_.event(
-        fmt::format("all {} restarts are spent; going on without a replacement", options_.max_restarts), true);
+        fmt::format("all {} restarts are used; continuing without a replacement", options_.max_restarts), true);
   }
   ++restarts_;
   // Before any was ready it is most likely the program itself that fails: nobody wants to wait for that.
   if (!too_early || !was_ready_) return actions_.spawn();
   const double wait = std::ldexp(1.0, static_cast<int>(std::min(early_deaths_++, kMostDoublings)));
   starts_due_.push_back(time() + wait);
-  actions_.event(fmt::format("another is started in its place in {:.0f} s", wait), false);
+  actions_.event(fmt::format("a replacement starts in {:.0f} s", wait), false);
 }
 
 void Group::start_those_due() {
@@ -188,7 +188,7 @@ void Group::fail(Verdict verdict) {
 void Group::stop_now() {
   if (is_unsaved() && save()) return;
   end({stop_code_, "stopped",
-       generations_ == 0 ? "stopped before a step was under way" : fmt::format("stopped after step {}", committed_)},
+       generations_ == 0 ? "stopped before the first step" : fmt::format("stopped after step {}", committed_)},
       generations_ == 0);
 }
 

@@ -75,7 +75,7 @@ void ForeignGroup::all_gone() {
   failed_.clear();
   const std::string why = failure_;
   if (options_.on_loss == "stop" || restarts_ >= options_.max_restarts) {
-    over_ = Verdict{1, "failed", fmt::format("{}; {} of {} restarts spent", why, restarts_, options_.max_restarts)};
+    over_ = Verdict{1, "failed", fmt::format("{}; {} of {} restarts used", why, restarts_, options_.max_restarts)};
     return;
   }
   if (options_.on_loss == "shrink") {
@@ -91,7 +91,7 @@ void ForeignGroup::all_gone() {
   failure_.clear();
   ++restarts_;
   actions_.event(
-      fmt::format("starting all {} workers again ({} of {} restarts)", world_size_, restarts_, options_.max_restarts),
+      fmt::format("restarting all {} workers (restart {} of {})", world_size_, restarts_, options_.max_restarts),
       false);
   actions_.spawn_group(world_size_, restarts_);
 }

@@ -77,7 +77,8 @@ void Group::regroup(const std::string& reason) {
   if (!is_planned_ && !usable.empty()) return begin_job(usable);
   // A part of a copy begins nothing: fresh ones do.
   if (!snapshot_ && !usable.empty() && members_.at(usable.front()).surely_holds() < 0) {
-    for (const WorkerId id : std::exchange(usable, {})) fence(id, "holds a part of a state that nobody holds whole");
+    for (const WorkerId id : std::exchange(usable, {}))
+      fence(id, "holds a part of a state that no worker holds completely");
   }
   const auto count = static_cast<int64_t>(that_stay(usable).size());
   if (const int64_t world_size = largest_world(count); world_size > 0) return form(usable, world_size, reason);
@@ -85,15 +86,16 @@ void Group::regroup(const std::string& reason) {
       std::count_if(members_.begin(), members_.end(), [](const auto& entry) { return entry.second.leaves; });
   if (count + leaving < static_cast<int64_t>(members_.size()) || owed() > 0) return;  // some may still come
   end({75, "no valid world size",
-       fmt::format("{} workers are left and no valid world size is that small{}; {}", count, why_not(count), reason)},
+       fmt::format("{} workers are left, fewer than the smallest valid world size{}; {}", count, why_not(count),
+                   reason)},
       false);
 }
 
 std::string Group::why_not(int64_t world_size) const {
   const auto other = options_.other_batch_of.find(world_size);
   if (other == options_.other_batch_of.end()) return {};
-  return fmt::format(" (the policy answers a global batch of {} for {}, but a running job keeps its own)",
-                     other->second, world_size);
+  return fmt::format(" (the policy plans global batch {} for {}, but a running job keeps its own)", other->second,
+                     world_size);
 }
 
 // What it is short of, descriptors say, may be had again in a moment: a tick tries on.
@@ -102,7 +104,7 @@ void Group::wait_for_rendezvous(const Error& error) {
   if (first) refused_by_rendezvous_since_ = time();
   const bool for_long = time() - *refused_by_rendezvous_since_ >= options_.hang_timeout_s;
   if (error.status() != Status::kResourceExhausted || for_long) return end({3, "failed", error.message()}, true);
-  if (first) actions_.event(fmt::format("{}; trying on", error.message()), true);
+  if (first) actions_.event(fmt::format("{}; retrying", error.message()), true);
 }
 
 void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason) {
@@ -115,7 +117,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   next_ranks.resize(static_cast<size_t>(world_size));
   const int64_t best = has_shards ? committed_ : members_.at(usable.front()).surely_holds();
   if (snapshot_ && snapshot_->step > best) {
-    drop_snapshots("all who held its state were lost before it was compared",
+    drop_snapshots("all workers with its state were lost before it was compared",
                    [](const Unconfirmed& one) { return one.record.unconfirmed; });
   }
   const bool restore = snapshot_ && snapshot_->step > best;
@@ -125,12 +127,12 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     if (const auto recorded = actions_.record(RestartRecord{next_step}); !recorded) {
       return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
     }
-    actions_.event(fmt::format("no worker holds step {}: back to {} {}", committed_,
+    actions_.event(fmt::format("no worker holds step {}: going back to {} {}", committed_,
                                restore ? "the snapshot of step" : "step", next_step),
                    true);
     committed_ = next_step;
     for (auto& [id, member] : members_) {
-      if (member.holds > next_step || member.may_hold) fence(id, "holds steps that the job has given up");
+      if (member.holds > next_step || member.may_hold) fence(id, "holds steps that the job has discarded");
     }
   }
   stay_ = 0;
@@ -229,7 +231,8 @@ void Group::leave(WorkerId worker, Member& member, bool usable) {
     member.left_out = false;
   } else if (!member.left_out && member.ready && member.fenced.empty() && actions_.is_stopped(worker)) {
     member.left_out = true;
-    actions_.event(fmt::format("{} is stopped; the group goes on without it until it continues", label(worker)), true);
+    actions_.event(fmt::format("{} is stopped; the group continues without it until it runs again", label(worker)),
+                   true);
   }
   member.rank = -1;
   member.stage = Stage::kIdle;

@@ -212,7 +212,7 @@ void Group::tell_of_shared_devices() {
     if (workers.size() < 2 || !told_shared_.insert(device).second) continue;
     std::sort(workers.begin(), workers.end());
     actions_.event(fmt::format("workers {} and {} share device {} ({}): there are more workers than devices, or "
-                               "[accelerator] device names one",
+                               "[accelerator] device is set",
                                fmt::join(workers.begin(), workers.end() - 1, ", "), workers.back(), device,
                                members_.at(workers.front()).device_name),
                    false);
@@ -240,7 +240,7 @@ void Group::on(WorkerId worker, Member& member, const Copying& message) {
   if (sharded_ && message.in_place && is_end) {  // no generation after it begins at a snapshot: another worker does
     parts_.reset();
     if (!message.given_up) return;  // who lost or left it ends, or is ended
-    return fence(worker, fmt::format("gave up between the commit of step {}, the last, and its update, and was ended",
+    return fence(worker, fmt::format("gave up between the commit of step {}, the last, and its update, and was killed",
                                      committed_ - 1));
   }
   const bool writes = parts_ && std::count(parts_->writers.begin(), parts_->writers.end(), worker) > 0;
@@ -254,10 +254,10 @@ void Group::on(WorkerId worker, Member& member, const Copying& message) {
   if (phase_ != Phase::kForming && phase_ != Phase::kRunning) return;
   if (message.given_up && std::exchange(member.gave_up_at, committed_) == committed_) {
     fence(worker,
-          fmt::format("gave up twice between the commit of step {} and the next step, and was ended", committed_ - 1));
+          fmt::format("gave up twice between the commit of step {} and the next step, and was killed", committed_ - 1));
   }
   abort_generation();  // it goes on with a part that this rank has begun to give away
-  regroup(fmt::format("{} holds a part of a state that is not whole", label(worker)));
+  regroup(fmt::format("{} holds an incomplete part of a state", label(worker)));
 }
 
 void Group::on(WorkerId worker, Member& member, const Formed& message) {
@@ -273,7 +273,7 @@ void Group::on(WorkerId worker, Member& member, const Formed& message) {
     if (message.owners != shares_of_formed_) {
       lose_shards();
       return end(
-          {1, "failed", fmt::format("{} came to another map of who owns what than the ranks before it", label(worker))},
+          {1, "failed", fmt::format("{} computed another map of owners than the ranks before it", label(worker))},
           true);
     }
     bytes_of_formed_ += message.bytes_moved;
@@ -322,8 +322,8 @@ void Group::on(WorkerId worker, Member& member, const Reducing& message) {
   const Assignment* const own = assignment();
   if (own == nullptr || digest_of(*own) == message.assignment) return;
   end({3, "failed",
-       fmt::format("step {}: the balancer gave {} another assignment than the agent; a balancer must answer the same "
-                   "request alike in every process",
+       fmt::format("step {}: the balancer gave {} another assignment than the agent; a balancer must give the same "
+                   "answer to the same request in every process",
                    committed_, label(worker))},
       true);
 }
@@ -348,7 +348,7 @@ void Group::on(WorkerId worker, Member& member, const Broken& message) {
     if (!cut_off_at_) cut_off_at_ = time();
     return;
   }
-  const std::string line = fmt::format("{} broke off: {}", label(worker), message.reason);
+  const std::string line = fmt::format("{} reported a failure: {}", label(worker), message.reason);
   actions_.event(line, true);
   actions_.interrupted();
   const bool joins = member.holds != committed_;
@@ -367,7 +367,7 @@ void Group::on(WorkerId worker, Member& member, const Broken& message) {
   if ((joins || (too_often && alone)) && others_well && !common) {
     if (others_hold(worker)) forget_breaks_of(worker);
     ++fenced_for_breaking_;
-    fence(worker, fmt::format("could not take part: {}", message.reason));
+    fence(worker, fmt::format("cannot take part: {}", message.reason));
   } else if (too_often && alone && bar_joiners(line, false)) {
     forget_breaks_of(worker);  // it goes on as it stood before
   } else if (too_often && alone && !common && retire(worker, member, over)) {
@@ -389,9 +389,9 @@ void Group::on(WorkerId worker, Member& member, const PartWritten& message) {
   std::string error = message.error;
   const auto cut = parts_->cuts.find(worker);
   const bool fits = cut != parts_->cuts.end() && cut->second == message.cut;
-  if (error.empty() && !fits) error = "it wrote its part by another map of who owns what";
+  if (error.empty() && !fits) error = "it wrote its part with another map of owners";
   if (error.empty() && !parts_->beside.empty() && parts_->beside.begin()->second != message.beside) {
-    error = "the ranks keep other learning-rate states or other small state";
+    error = "the ranks have different learning-rate states or other small state";
   }
   if (!error.empty()) return on(worker, member, SnapshotWritten{message.step, message.file, error});
   std::vector<uint64_t>& digests = parts_->digests;
@@ -426,7 +426,7 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     if (!pending_) {
       pending_ =
           Verdict{1, "failed",
-                  fmt::format("{} is committed, but the snapshot could not be written: {}",
+                  fmt::format("{} is committed, but writing the snapshot failed: {}",
                               actions_.has_step(committed_) ? fmt::format("step {}", committed_ - 1) : "every step",
                               message.error)};
     }
@@ -463,9 +463,9 @@ void Group::on(WorkerId worker, Member&, const Injected& message) {
   const auto i = static_cast<size_t>(message.id);
   if (message.id < 0 || i >= options_.injections.size()) return;
   InjectedKill& one = options_.injections[i];
-  actions_.event(fmt::format("injected {} strikes {} at step {} ({})", one.stop ? "stop" : "kill", label(worker),
-                             one.step, one.at),
-                 false);
+  actions_.event(
+      fmt::format("injected {} of {} at step {} ({})", one.stop ? "stop" : "kill", label(worker), one.step, one.at),
+      false);
   one.rank = -1;  // spent
 }
 

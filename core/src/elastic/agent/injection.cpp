@@ -24,7 +24,7 @@ int64_t count(std::string_view text, std::string_view key, std::string_view digi
   int64_t value = -1;
   const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (end.ec != std::errc{} || end.ptr != digits.data() + digits.size() || value < 0) {
-    refuse(text, fmt::format("{} is '{}', not a number from 0 on", key, digits));
+    refuse(text, fmt::format("{} is '{}', not a whole number of at least 0", key, digits));
   }
   return value;
 }
@@ -66,12 +66,13 @@ InjectedKill parse_injection(std::string_view text) {
     }
   }
   if (kill.step < 0) refuse(text, "step is missing");
-  if (kill.leave && (kill.agent || !kill.at.empty())) refuse(text, "who leaves is a rank, when the step is committed");
-  if (kill.stop && kill.agent) refuse(text, "who is stopped is a rank");
-  if (kill.agent == (kill.rank >= 0)) refuse(text, "name either a rank or the agent");
+  if (kill.leave && (kill.agent || !kill.at.empty()))
+    refuse(text, "leave: takes a rank and a step, no agent and no at=");
+  if (kill.stop && kill.agent) refuse(text, "stop: takes a rank, not the agent");
+  if (kill.agent == (kill.rank >= 0)) refuse(text, "give either rank=R or agent");
   if (kill.at.empty()) kill.at = kill.agent ? "commit" : "forward";
   if (kill.agent && kill.at != "vote" && kill.at != "commit")
-    refuse(text, fmt::format("the agent has no point '{}'", kill.at));
+    refuse(text, fmt::format("at={} is not a point of the agent", kill.at));
   return kill;
 }
 

@@ -67,7 +67,7 @@ Pinned pin_plan(const Config& config, const std::optional<PinnedBatch>& before) 
     throw Error(
         Status::kIncompatibleWorldSize,
         fmt::format(
-            "the plan gives no micro-batch for {} workers and global batch {}; see `pliant plan {} --world-size {}`",
+            "the plan has no micro-batch for {} workers and global batch {}; see `pliant plan {} --world-size {}`",
             workers, pinned.plan.global_batch, config.file().string(), workers),
         ExitCode::kUsage);
   }
@@ -81,8 +81,8 @@ void check_children() {
       ::sigaction(SIGCHLD, nullptr, &had) == 0 && (had.sa_handler == SIG_IGN || (had.sa_flags & SA_NOCLDWAIT) != 0);
   if (!ignored) return;
   throw Error(Status::kFailedPrecondition,
-              "this program ignores SIGCHLD (or sets SA_NOCLDWAIT), so that nobody could tell how a worker ended; give "
-              "the signal back its default before the job");
+              "this program ignores SIGCHLD (or sets SA_NOCLDWAIT), so exit codes of workers would be lost; restore "
+              "the signal's default before the job");
 }
 
 // An injection that cannot strike is a mistake in the experiment.
@@ -97,13 +97,13 @@ void check_injections(const Config& config, const std::vector<InjectedKill>& inj
     if (is_of_shards && !config.has("coordinator")) {
       throw Error(
           Status::kInvalidArgument,
-          fmt::format("--inject: at={} is a point of sharded jobs, and the config has no [coordinator]", kill.at),
+          fmt::format("--inject: at={} exists in sharded jobs only, and the config has no [coordinator]", kill.at),
           ExitCode::kUsage);
     }
     if (kill.rank < config.run().workers) continue;
     throw Error(Status::kInvalidArgument,
-                fmt::format("--inject: there is no rank {}; {} workers are ranks 0 to {}", kill.rank,
-                            config.run().workers, config.run().workers - 1),
+                fmt::format("--inject: no rank {}; {} workers have ranks 0 to {}", kill.rank, config.run().workers,
+                            config.run().workers - 1),
                 ExitCode::kUsage);
   }
 }
@@ -112,7 +112,7 @@ void check_trace(const Config& config, const JobOptions& options) {
   if (!options.trace) return;
   if (config.run().attach == "never") {
     throw Error(Status::kInvalidArgument,
-                "--trace needs a program that uses the embedding API, which says what it does; attach is \"never\"",
+                "--trace needs a program that uses the embedding API, which reports its calls; attach is \"never\"",
                 ExitCode::kUsage);
   }
   or_throw(elastic::check_trace_file(*options.trace));
@@ -207,8 +207,8 @@ void open_ledger(elastic::AgentOrder& order) {
   }
   if (elastic::has_snapshots(order.directory)) {
     throw Error(Status::kDataLoss,
-                fmt::format("cannot resume {}: its ledger {} is {}, although it has snapshots: without it nobody knows "
-                            "which samples they have seen. Put it back from a copy, or start a new run",
+                fmt::format("cannot resume {}: its ledger {} is {}, although it has snapshots: without the ledger it "
+                            "is unknown which samples they have used. Restore it from a copy, or start a new run",
                             order.directory.path().string(), file.filename().string(), blank ? "empty" : "missing"),
                 ExitCode::kUsage);
   }
@@ -225,11 +225,10 @@ void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
     const fs::path file = order.directory.path() / at->file;
     if (!fs::exists(file)) continue;
     if (at->unconfirmed) {
-      observer.on_event(
-          fmt::format("the snapshot {} is left out: the job ended before the ranks had agreed on the state that it "
-                      "holds, in the vote on step {}; going back to the one before",
-                      file.string(), at->step),
-          true);
+      observer.on_event(fmt::format("skipping the snapshot {}: the job ended before the ranks had confirmed its state "
+                                    "in the vote on step {}; going back to the previous one",
+                                    file.string(), at->step),
+                        true);
       continue;
     }
     const auto whole = elastic::read_snapshot(
@@ -241,15 +240,15 @@ void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
     if (!whole && whole.error().exit_code() == ExitCode::kUsage) throw whole.error();  // somebody else's
     has_damaged = true;
     observer.on_event(
-        fmt::format("{}; going back to the one before",
+        fmt::format("{}; going back to the previous one",
                     whole ? fmt::format("the snapshot {} holds {} steps, not {}", file.string(), whole->step, at->step)
                           : whole.error().message()),
         true);
   }
   if (!has_damaged) return;
   throw Error(Status::kDataLoss,
-              fmt::format("cannot resume {}: none of its snapshots is whole. Restore one from a copy, or remove them "
-                          "all to begin anew",
+              fmt::format("cannot resume {}: all its snapshots are damaged. Restore one from a copy, or remove them "
+                          "all to start from the beginning",
                           order.directory.path().string()),
               ExitCode::kUsage);
 }
@@ -360,8 +359,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   if (options.trace && leave_trace(directory, summary.run_id, *options.trace, observer)) summary.trace = *options.trace;
   for (const InjectedKill& kill : agent.pending_kills()) {
     const std::string who = kill.agent ? "the agent" : fmt::format("rank {}", kill.rank);
-    observer.on_event(kill.leave ? fmt::format("--inject: {} never left at step {}", who, kill.step)
-                                 : fmt::format("--inject: the {} of {} at step {} ({}) never struck",
+    observer.on_event(kill.leave ? fmt::format("--inject: {} did not leave at step {}", who, kill.step)
+                                 : fmt::format("--inject: the {} of {} at step {} ({}) did not happen",
                                                kill.stop ? "stop" : "kill", who, kill.step, kill.at),
                       true);
   }

@@ -36,7 +36,7 @@ void Group::tick() {
   else if (!nobody_since_)
     nobody_since_ = time();
   if (nobody_since_ && time() - *nobody_since_ >= options_.start_timeout_s && !over_) {
-    over_ = Verdict{1, "failed", fmt::format("no worker could be started for {} s", options_.start_timeout_s)};
+    over_ = Verdict{1, "failed", fmt::format("cannot start a worker for {} s", options_.start_timeout_s)};
     return;
   }
   start_those_due();
@@ -128,7 +128,7 @@ void Group::give_up_move() {
   if (time() - progress_at_ < kStoppedSeconds || std::any_of(ranks_.begin(), ranks_.end(), moves)) return;
   for (const WorkerId id : ranks_) {
     if (members_.at(id).stage >= Stage::kJoining) continue;
-    const std::string line = fmt::format("{} does not join", label(id));
+    const std::string line = fmt::format("{} did not join", label(id));
     abort_generation();
     return regroup(line);
   }
@@ -161,7 +161,7 @@ bool Group::bar_joiners(const std::string& line, bool costs) {
     Member& member = members_.at(id);
     if (member.holds == committed_ || !others_hold(id)) continue;
     barred = true;
-    if (++member.strikes >= kMostStrikes && costs) fence(id, fmt::format("could not join the group: {}", line));
+    if (++member.strikes >= kMostStrikes && costs) fence(id, fmt::format("cannot join the group: {}", line));
     member.barred_until = time() + kStoppedSeconds * static_cast<double>(member.strikes);
   }
   return barred;
@@ -174,15 +174,14 @@ bool Group::retire(WorkerId worker, Member& member, const Verdict& over) {
   // Where the state is cut over the ranks one alone can save nothing: as with a death, the job goes back, or
   // begins anew where no step is lost by that.
   if (sharded_ ? snapshot_.has_value() || committed_ == 0 : is_restorable()) {
-    fence(worker, fmt::format("could not take part: {}", over.reason));
+    fence(worker, fmt::format("cannot take part: {}", over.reason));
     return true;
   }
   if (sharded_) return false;
   const std::string file = actions_.snapshot_path(committed_);
   if (committed_ == 0 || member.surely_holds() != committed_ || file.empty()) return false;
   member.retires = over;
-  actions_.event(fmt::format("{} is asked for a snapshot of step {}, to be replaced then", label(worker), committed_),
-                 false);
+  actions_.event(fmt::format("{} writes a snapshot of step {} and is then replaced", label(worker), committed_), false);
   actions_.send(worker, Save{committed_, file});
   return true;
 }
@@ -257,7 +256,7 @@ bool Group::wake_last_holder(WorkerId worker, Member& member, const std::vector<
   if (another) return false;
   save_soon_ = true;
   actions_.event(
-      fmt::format("{} is stopped and step {} would be lost with it: it is continued", label(worker), member.holds - 1),
+      fmt::format("continuing {}, which is stopped: step {} would be lost with it", label(worker), member.holds - 1),
       true);
   // Somebody stopped them all, it seems: so are the others, once.
   for (auto& [id, stopped] : members_) {
@@ -273,9 +272,10 @@ bool Group::wake_last_holder(WorkerId worker, Member& member, const std::vector<
 void Group::name_those_that_stay(double waited) {
   for (auto& [id, member] : members_) {
     if (std::exchange(member.stays, true)) continue;
-    actions_.event(fmt::format("{} is done and has not ended for {:.0f} s; the job waits for it (two signals end it)",
-                               label(id), waited),
-                   true);
+    actions_.event(
+        fmt::format("{} is done but has not ended for {:.0f} s; the job waits for it (two signals end the job)",
+                    label(id), waited),
+        true);
   }
 }
 

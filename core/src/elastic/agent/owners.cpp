@@ -40,7 +40,7 @@ void Group::take_over(const std::string& owners, int64_t bytes_moved) {
   }
   if (bytes_moved > 0) {
     bytes_moved_ += bytes_moved;
-    actions_.event(fmt::format("{} bytes of the state went to new owners ({})", bytes_moved, reason_), false);
+    actions_.event(fmt::format("{} bytes of the state moved to new owners ({})", bytes_moved, reason_), false);
   }
   dismiss_leavers();
 }
@@ -52,9 +52,10 @@ std::string Group::announce_leavers(int64_t step) {
     const WorkerId id = ranks_[static_cast<size_t>(std::exchange(one.rank, -1))];
     const auto others = static_cast<int64_t>(that_stay(ranks_).size()) - 1;
     if (largest_world(others) == 0) {
-      actions_.event(fmt::format("{} cannot leave: {} workers would be left and no valid world size is that small{}",
-                                 label(id), others, why_not(others)),
-                     true);
+      actions_.event(
+          fmt::format("{} cannot leave: {} workers would be left, fewer than the smallest valid world size{}",
+                      label(id), others, why_not(others)),
+          true);
       continue;
     }
     members_.at(id).leaves = true;
@@ -67,7 +68,7 @@ void Group::keep_leavers() {
   for (auto& [id, member] : members_) {
     if (!member.leaves || member.told_to_stop || member.surely_holds() != committed_) continue;
     member.leaves = false;
-    actions_.event(fmt::format("{} stays: nobody else holds the state", label(id)), true);
+    actions_.event(fmt::format("{} stays: no other worker holds the state", label(id)), true);
   }
 }
 

@@ -12,17 +12,17 @@ namespace pliant::elastic {
 
 tl::unexpected<Error> other_batches(const AgentOrder& order, const Lineage& lineage, const std::string& fingerprint) {
   const auto changes = config::changed_batch_options(order.config_before, order.config.resolved_toml());
-  const std::string what = changes.empty()
-                               ? fmt::format(
-                                     "what its data set holds, or the version of its sampler, is not what it "
-                                     "was (fingerprint {} instead of {})",
-                                     fingerprint, lineage.fingerprint)
-                               : fmt::format("{}", fmt::join(changes, ", "));
-  return failed(Status::kFailedPrecondition,
-                fmt::format("cannot resume {}: {}. A resumed job needs the batches that it began with: put that back, "
-                            "or start a new run",
-                            order.directory.path().string(), what),
-                ExitCode::kUsage);
+  const std::string what =
+      changes.empty()
+          ? fmt::format("its data set or the version of its sampler has changed (fingerprint {} instead of {})",
+                        fingerprint, lineage.fingerprint)
+          : fmt::format("{}", fmt::join(changes, ", "));
+  return failed(
+      Status::kFailedPrecondition,
+      fmt::format(
+          "cannot resume {}: {}. A resumed job needs the batches that it began with: restore them, or start a new run",
+          order.directory.path().string(), what),
+      ExitCode::kUsage);
 }
 
 Result<> check_ledger(const AgentOrder& order, const Lineage& lineage, Batches& batches) {

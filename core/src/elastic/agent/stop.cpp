@@ -16,7 +16,8 @@ namespace pliant {
 JobStop::JobStop()
     : state_(std::make_shared<const State>(State{FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))})) {
   if (state_->calls.get() < 0) {
-    throw Error(Status::kResourceExhausted, fmt::format("no descriptor to stop a job with: {}", std::strerror(errno)));
+    throw Error(Status::kResourceExhausted,
+                fmt::format("cannot create a descriptor to stop a job with: {}", std::strerror(errno)));
   }
 }
 
@@ -67,7 +68,7 @@ Result<> StopCalls::listen(const JobStop& stop, std::function<void()> heard) {
   const int copy = ::fcntl(detail::inside(stop).calls.get(), F_DUPFD_CLOEXEC, 0);
   if (copy < 0) {
     return failed(Status::kResourceExhausted,
-                  fmt::format("no descriptor to be stopped with: {}", std::strerror(errno)));
+                  fmt::format("cannot create a descriptor to stop this job with: {}", std::strerror(errno)));
   }
   end_.assign(copy);
   heard_ = std::move(heard);

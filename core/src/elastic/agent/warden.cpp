@@ -176,7 +176,8 @@ Result<> Warden::launch() {
   int ends[2];
   // Packets: a message arrives whole or, where the socket is full, not at all.
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return failed(Status::kResourceExhausted, fmt::format("no socket for the warden: {}", std::strerror(errno)));
+    return failed(Status::kResourceExhausted,
+                  fmt::format("cannot create a socket for the warden: {}", std::strerror(errno)));
   }
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -203,7 +204,7 @@ Result<> Warden::launch() {
   if (pidfd_ < 0) {
     const int why = errno;
     dismiss();
-    return failed(Status::kResourceExhausted, fmt::format("no pidfd of the warden: {}", std::strerror(why)));
+    return failed(Status::kResourceExhausted, fmt::format("cannot open a pidfd of the warden: {}", std::strerror(why)));
   }
   return {};
 }

@@ -146,13 +146,12 @@ Result<std::string> find_program(const std::string& name, const fs::path& folder
 
 Result<WorkerProcess> WorkerProcess::start(const LaunchOrder& order) {
   int sockets[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
-    return cannot_start(order, "no socket", errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return cannot_start(order, "socket", errno);
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0) {
     const int reason = errno;
     ::close(sockets[0]), ::close(sockets[1]);
-    return cannot_start(order, "no pipe", reason);
+    return cannot_start(order, "pipe", reason);
   }
   Result<FileDescriptor> log = open_log(order.log);
   if (!log) {
@@ -267,7 +266,7 @@ Result<std::vector<std::string>> WorkerProcess::receive(bool& closed) {
   if (inbox_.size() > kLongestMessage) {
     inbox_ = {};
     return failed(Status::kDataLoss, fmt::format("it wrote more than {} bytes to the agent's socket (PLIANT_AGENT_FD) "
-                                                 "without an end of line; that socket is the embedding API's alone",
+                                                 "without an end of line; only the embedding API may use that socket",
                                                  kLongestMessage));
   }
   return lines;

@@ -510,7 +510,7 @@ struct AcceleratorAdapter {
   static int32_t spend_async(void* self, uint64_t nanoseconds, pliant_stream* stream, pliant_error* error) noexcept {
     return guarded(error, [&] {
       require(nanoseconds <= kMostSpentNs, [&] {
-        return "a stream is busy for up to " + std::to_string(kMostSpentNs) + " ns at once; got " +
+        return "a stream can be kept busy for up to " + std::to_string(kMostSpentNs) + " ns at once; got " +
                std::to_string(nanoseconds);
       });
       device_of(self).spend(nanoseconds, open(stream));

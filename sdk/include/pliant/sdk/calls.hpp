@@ -90,7 +90,7 @@ int32_t fenced(pliant_error& error, const Name& slot, Body&& body, bool* threw =
     return detail::set_threw(error, slot, thrown.what());
   } catch (...) {
     if (threw != nullptr) *threw = true;
-    return detail::set_threw(error, slot, "an exception that is no std::exception");
+    return detail::set_threw(error, slot, "an exception other than std::exception");
   }
 }
 

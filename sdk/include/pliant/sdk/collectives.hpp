@@ -111,9 +111,8 @@ inline void scattered(const void* send, const void* recv, const PieceTable& tabl
   const Elements received = elements(table.owned(rank), static_cast<int32_t>(dtype), std::max<uint64_t>(1, others));
   buffer(recv, Elements{received.count * others, dtype}, "the receive buffer");
   if (adds[rank] != 0) return buffer(send, Elements{table.end(), dtype}, "the send buffer");
-  of_rank(rank, send == nullptr, [&] {
-    return "rank " + std::to_string(rank) + " has an array to send, and is one of those that do not add";
-  });
+  of_rank(rank, send == nullptr,
+          [&] { return "rank " + std::to_string(rank) + " has an array to send but does not add"; });
 }
 
 }  // namespace check

@@ -370,7 +370,7 @@ struct CoordinatorAdapter {
 
  private:
   static void check_model(void* self) {
-    if (at(self).modules == 0) throw Failure(PLIANT_FAILED_PRECONDITION, "there is no model yet");
+    if (at(self).modules == 0) throw Failure(PLIANT_FAILED_PRECONDITION, "set_model was not called yet");
   }
   static void check_module(void* self, uint32_t module) {
     check_model(self);

@@ -192,7 +192,7 @@ class CoordinatorRules {
   Wrong taken(const pliant_action& action, const pliant_action* before) {
     if (action.kind == PLIANT_ACTION_DROP_TRACE || action.kind == PLIANT_ACTION_BOUND_WAITS) {
       if (action.parameter == PLIANT_NO_PARAMETER && action.flags == 0) return std::nullopt;
-      return broken(Rule::kForm, "an action that is about no parameter names one, or has flags");
+      return broken(Rule::kForm, "an action without a parameter names one or has flags");
     }
     if (action.kind < PLIANT_ACTION_GATHER || action.kind > PLIANT_ACTION_BOUND_WAITS) {
       return broken(Rule::kForm, "there is no action of kind " + std::to_string(action.kind));
@@ -254,7 +254,7 @@ class CoordinatorRules {
   Wrong misplaced(const pliant_action& action) {
     const uint64_t bytes = model_.parameters[action.parameter].bytes;
     const std::string what = "it places " + name(action.parameter) + " at byte " + std::to_string(action.place);
-    if (action.place % 256 != 0) return broken(Rule::kPlace, what + ", which is no multiple of 256");
+    if (action.place % 256 != 0) return broken(Rule::kPlace, what + ", which is not a multiple of 256");
     if (model_.budget > 0 && (action.place > model_.budget || bytes > model_.budget - action.place)) {
       return broken(Rule::kPlace, what + ", past the budget of " + std::to_string(model_.budget));
     }

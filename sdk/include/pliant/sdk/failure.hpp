@@ -133,7 +133,7 @@ int32_t guarded(pliant_error* error, Body&& body) noexcept {
   } catch (const std::exception& other) {
     return set_error(error, PLIANT_INTERNAL, other.what());
   } catch (...) {
-    return set_error(error, PLIANT_INTERNAL, "an exception that is no std::exception");
+    return set_error(error, PLIANT_INTERNAL, "an exception other than std::exception");
   }
 }
 

@@ -71,7 +71,7 @@ struct PackingAdapter {
     return guarded(error, [&] {
       const auto& instance = *SamplerAdapter<T>::instance(self);
       if (!instance.has_epoch) {
-        throw Failure(PLIANT_FAILED_PRECONDITION, "there is no epoch to report on; call begin_epoch first");
+        throw Failure(PLIANT_FAILED_PRECONDITION, "no epoch was begun; call begin_epoch first");
       }
       const auto& slots = *static_cast<const pliant_batch_sampler*>(SamplerAdapter<T>::vtable());
       const PackedEpoch epoch(slots, self, instance.epoch.row_count(), instance.loss_tokens);
