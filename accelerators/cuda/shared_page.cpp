@@ -100,11 +100,11 @@ pliant_ipc_handle HandleLabel::pack(const SharedPage& page) const {
 HandleLabel HandleLabel::unpack(const pliant_ipc_handle& handle) {
   HandleLabel label;
   std::memcpy(&label, handle.bytes, sizeof(label));
-  sdk::require(label.magic == kMagic, "the handle is none of the memory of cuda, or was damaged");
+  sdk::require(label.magic == kMagic, "the handle is not one of cuda's memory handles, or was damaged");
   sdk::require(label.pid_namespace == accelerator::pid_namespace(),
                "the handle is of another machine or pid namespace");
   if (label.owner().pid == ::getpid()) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");
+    throw Failure(PLIANT_FAILED_PRECONDITION, "the memory belongs to this process; use the pointer from alloc");
   }
   sdk::require(handle.descriptor >= 0 && ::fcntl(handle.descriptor, F_GETFD) >= 0,
                "the handle came without its descriptor; pass it as SCM_RIGHTS");

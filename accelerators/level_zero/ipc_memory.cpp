@@ -52,7 +52,7 @@ struct Sign {
 UniqueFd open_socket() {
   UniqueFd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) {
-    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no socket for memory between processes: ") +
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("cannot create a socket for memory between processes: ") +
                                                  std::strerror(errno) + "; close some or raise ulimit -n");
   }
   return made;

@@ -91,8 +91,8 @@ void add_plugin_new(CLI::App& plugin, Invocation& invocation) {
   command.add_option("KIND", given->kind, fmt::format("{} or {}", fmt::join(kinds, ", "), last))
       ->check(offers_words(sections_of_kinds()))
       ->required();
-  command.add_option("NAME", given->name, "The plugin's name: a-z 0-9 . _ -, as `use` will say it")->required();
-  command.add_option("--dir", given->folder, "The folder to make; NAME in the current one unless given")
+  command.add_option("NAME", given->name, "The plugin's name, as `use` will name it: a-z 0-9 . _ -")->required();
+  command.add_option("--dir", given->folder, "The folder to create. Default: NAME in the current folder")
       ->type_name("DIR");
   add_json(command, invocation);
   command.footer("Kinds:\n" + kinds_text() + "\n" + example("pliant plugin new elasticity my-elasticity"));
@@ -122,7 +122,7 @@ void add_plugin(CLI::App& app, Invocation& invocation) {
 
   CLI::App& info = *command.add_subcommand("info", "Describe a plugin and its options");
   const auto shown = arguments();
-  info.add_option("NAME", shown->name, "section/name, or a name that only one section has")
+  info.add_option("NAME", shown->name, "section/name, or the name alone if it is unique")
       ->check(offers_plugins())
       ->required();
   add_search_file(info, shown);
@@ -163,8 +163,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
   CLI::App& defaults = *command.add_subcommand("defaults", "Show options with their meaning, range and default");
   const auto wanted = arguments();
   defaults
-      .add_option("NAME", wanted->name,
-                  "A section such as run, or section/name for a plugin; all sections when left out")
+      .add_option("NAME", wanted->name, "A section such as run, or section/name for a plugin. Default: all sections")
       ->check(offers_words(config::core_sections()));
   add_json(defaults, invocation);
   defaults.footer(example("pliant config defaults sampler/seqlen"));

@@ -99,15 +99,15 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "CONFIG", arguments->file,
       "The job's pliant.toml. May be left out where a program comes after --: it is then run as torchrun "
       "runs it, with what it prints shown");
-  command->add_option("--workers", arguments->workers, "Worker processes; the same as --set run.workers=N")
+  command->add_option("--workers", arguments->workers, "Number of workers; same as --set run.workers=N")
       ->check(within(int64_t{1}, int64_t{4096}))
       ->type_name("N");
   command
-      ->add_option("--inject", arguments->injections,
-                   "Kill on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy|snapshot] or "
-                   "kill:agent,step=S; in sharded jobs also at=gather|scatter|finish. Stop a rank as SIGSTOP does: "
-                   "stop: instead of kill:. Or have a rank leave once a step is committed: leave:rank=R,step=S. May be "
-                   "given again")
+      ->add_option(
+          "--inject", arguments->injections,
+          "Kill a rank or the agent on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy|snapshot] "
+          "or kill:agent,step=S; in sharded jobs also at=gather|scatter|finish. Write stop: instead of kill: to stop a "
+          "rank with SIGSTOP, or leave:rank=R,step=S to have a rank leave once that step is committed. Repeatable")
       ->check(offers_words({"kill:rank=", "kill:agent,step=", "stop:rank=", "leave:rank="}))
       ->type_name("WHAT")
       ->take_all()

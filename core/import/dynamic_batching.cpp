@@ -134,7 +134,7 @@ class Batching {
     const Source from = block_.at("lr_scaling_method");
     ScalingRule scaling{rule_, from, {}, [this] { write_base_batch(); }};
     if (!from) {
-      scaling.note = "DeepSpeed's rule where lr_scaling_method is not given";
+      scaling.note = "DeepSpeed's rule if lr_scaling_method is missing";
     } else if (!from.value->is(Type::kString) || from.value->text != rule_) {
       scaling.note = "given as " + describe(*from.value);
     }

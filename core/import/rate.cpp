@@ -302,7 +302,7 @@ class Rate {
     if (!rate_) return;
     if (const auto rate = number_in(rate_, 0, kHighestBaseRate))
       return draft_.carry(rate_, "base_lr", Value::of(*rate));
-    draft_.leave(rate_.path, says_auto(*rate_.value) ? "\"auto\" is no rate yet; set lr.base_lr"
+    draft_.leave(rate_.path, says_auto(*rate_.value) ? "\"auto\" is not a rate; set lr.base_lr"
                                                      : "not a number from 0 to 1000000; set lr.base_lr");
   }
 

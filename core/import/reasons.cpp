@@ -33,7 +33,7 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"train_micro_batch_size_per_gpu", kPlan},
     {"gradient_accumulation_steps", kPlan},
     {"elasticity.ignore_non_elastic_batch_info",
-     "not needed: batch sizes beside the block are listed here, not refused"},
+     "not needed: batch sizes next to the block are listed here, not refused"},
     {"optimizer", "the optimizer itself is the training program's; [lr] has its family and rate"},
     {"scheduler", "DeepSpeed and Pliant know no such key here"},
     {"fp16", kPrecision},

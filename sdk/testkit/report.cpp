@@ -126,7 +126,7 @@ std::string closing(const Arguments& arguments, const Identity& identity, const 
           std::to_string(counts.skip) + " skip\n";
   if (checks_of(identity.kind).size() == checks_of("").size()) {
     text += "for kind " + (identity.kind.empty() ? "(none)" : identity.kind) +
-            " there are only the checks that fit every plugin\n";
+            " there are only the checks for every plugin\n";
   }
   return text;
 }

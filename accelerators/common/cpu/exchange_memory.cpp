@@ -166,7 +166,7 @@ void* ExchangeMemory::import_memory(const pliant_ipc_handle& handle) {
   sdk::require(label.magic == kExchangeMagic, "the handle is none of this accelerator, or was damaged on its way");
   sdk::require(label.pid_space == pid_space(), "the handle is of another machine, boot or pid namespace");
   if (label.process == ProcessId::self().packed()) {
-    throw Failure(PLIANT_FAILED_PRECONDITION, "the memory is of this very process; use the pointer that alloc gave");
+    throw Failure(PLIANT_FAILED_PRECONDITION, "the memory belongs to this process; use the pointer from alloc");
   }
   sdk::require(handle.descriptor >= 0, "the handle came without its descriptor; pass it as SCM_RIGHTS");
   Mapping mapping = map(handle.descriptor, label);

@@ -81,7 +81,7 @@ Stream::Stream(std::shared_ptr<Faults> faults, uint64_t index, sdk::StreamRole r
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& refused) {
-    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("no thread for a stream: ") + refused.what());
+    throw Failure(PLIANT_RESOURCE_EXHAUSTED, std::string("cannot create a thread for a stream: ") + refused.what());
   }
 }
 

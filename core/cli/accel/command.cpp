@@ -128,28 +128,34 @@ void add_bench(CLI::App& accel, Invocation& invocation) {
   CLI::App& bench = *accel.add_subcommand("bench", "Measure copies, latencies, reductions and collectives of a device");
   const auto given = std::make_shared<AccelArguments>();
   BenchQuestion& question = given->question;
-  bench.add_option("NAME", given->name, "The accelerator: see pliant accel list")
+  bench.add_option("NAME", given->name, "Name of the accelerator; pliant accel list shows them")
       ->check(offers_plugins("accelerator"))
       ->required();
-  bench.add_option("--device", question.device, "Number of the device; further ranks take the next ones. Default: 0")
+  bench
+      .add_option("--device", question.device,
+                  "Device number of rank 0; the other ranks take the next devices. Default: 0")
       ->check(within(0, 1 << 20))
       ->type_name("N");
   bench
       .add_option("--ranks", question.ranks,
-                  "Processes for the collectives. Default: 4 on processors, else one for each device, at most 4")
+                  "Number of ranks, each its own process, for the collectives. Default: 4 on CPUs, else one per "
+                  "device, at most 4")
       ->check(within(1, 1024))
       ->type_name("N");
   bench.add_option("--sizes", given->sizes, "Sizes to measure. Default: 4KiB,64KiB,1MiB,16MiB,64MiB")
       ->type_name("SIZE,...");
-  bench.add_option("--only", given->sections, "Only these parts: copy, latency, alloc, reduce, collectives, overlap")
+  bench
+      .add_option("--only", given->sections,
+                  "Measure only these parts: copy, latency, alloc, reduce, collectives, overlap")
       ->check(offers_words({"copy", "latency", "alloc", "reduce", "collectives", "overlap"}))
       ->type_name("PART,...");
-  CLI::Option* repeated = bench.add_option("--repeat", question.repetitions, "Repetitions of each measurement")
-                              ->check(within(1, 1000000))
-                              ->type_name("N");
+  CLI::Option* repeated =
+      bench.add_option("--repeat", question.repetitions, "Number of repetitions of each measurement")
+          ->check(within(1, 1000000))
+          ->type_name("N");
   bench
       .add_option("--min-time", question.min_time_s,
-                  "Repeat each measurement for so long, from 5 to 2000 times. Default: 0.1")
+                  "Repeat each measurement for this many seconds, 5 to 2000 times. Default: 0.1")
       ->check(within(1e-6, 3600.0))
       ->type_name("SECONDS")
       ->excludes(repeated);

@@ -308,7 +308,7 @@ BenchStudy study_accelerator(const Config& config, const BenchQuestion& question
       group = nullptr;  // gives its memory back
       group = group_of(config, study.ranks);
       group->ask({{"do", "open"}, {"device", question.device}}, "opening the device");
-      const Json id = group->ask_one(0, {{"do", "make_id"}}, "making a communicator id");
+      const Json id = group->ask_one(0, {{"do", "make_id"}}, "creating a communicator id");
       group->ask({{"do", "join"}, {"id", id.at("id")}, {"window_bytes", window_bytes(question, study)}},
                  "joining the communicator");
       joined = true;

@@ -121,8 +121,8 @@ std::string bench_text(const BenchStudy& study) {
                                  study.devices, study.seen.name, size_text(study.seen.memory_bytes));
   for (const std::string& section : study.sections) {
     if (is_together(section) && !study.seen.collectives) {
-      text += fmt::format("\n{}: none, accelerator '{}' does not have " PLIANT_COLLECTIVES
-                          ", and accelerator '{}', which carries generic ones, was not found\n",
+      text += fmt::format("\n{}: not measured: accelerator '{}' lacks " PLIANT_COLLECTIVES
+                          ", and accelerator '{}', which generic collectives need, was not found\n",
                           section, study.accelerator, collectives::CollectivesOf::kCarrier);
       continue;
     }

@@ -138,14 +138,13 @@ void add_model_options(CLI::App& command, SimulateArguments& arguments) {
       command.add_option("--elements", arguments.elements, "Number of elements of each weight. Default: 1048576")
           ->type_name("N")
           ->check(within(0, 1 << 30));
-  CLI::Option* safetensors =
-      command
-          .add_option(
-              "--safetensors", arguments.safetensors,
-              "Take names and shapes from this file instead; a module is what names have up to their first number")
-          ->type_name("FILE")
-          ->excludes(layers)
-          ->excludes(elements);
+  CLI::Option* safetensors = command
+                                 .add_option("--safetensors", arguments.safetensors,
+                                             "Take names and shapes from this file instead; parameters whose names "
+                                             "agree up to the first number form a module")
+                                 ->type_name("FILE")
+                                 ->excludes(layers)
+                                 ->excludes(elements);
   command.add_option("--steps", arguments.steps, "Steps. Default: 3")->type_name("N")->check(within(1, 1000));
   CLI::Option* micro_batches =
       command
@@ -196,9 +195,9 @@ void add_cost_options(CLI::App& command, CostArguments& costs) {
 
 void add_comparison_options(CLI::App& command, SimulateArguments& arguments) {
   command
-      .add_option("--compare", arguments.coordinators,
-                  "Simulate several coordinators in one table; each takes its own [coordinator.NAME] of the config, or "
-                  "its defaults")
+      .add_option(
+          "--compare", arguments.coordinators,
+          "Simulate several coordinators in one table; each uses its [coordinator.NAME] of the config, or defaults")
       ->check(offers_plugins("coordinator"))
       ->type_name("NAME,...");
   command

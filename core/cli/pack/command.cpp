@@ -101,18 +101,20 @@ void add_pack(CLI::App& app, Invocation& invocation) {
   command
       .add_option("CONFIG", given->file, "The config file, often pliant.toml; [data] lengths and [sampler] are used")
       ->required();
-  command.add_option("--epoch", given->question.epoch, "The epoch to pack; random orders differ by epoch. Default: 0")
+  command
+      .add_option("--epoch", given->question.epoch,
+                  "The epoch to pack; a random order differs from epoch to epoch. Default: 0")
       ->check(within(int64_t{0}, int64_t{1} << 40))
       ->type_name("N");
   command
       .add_option("--global-batch", given->question.global_batch,
-                  "Packs of a batch, for a config without [elasticity]. Default: 1")
+                  "Number of packs per batch, for a config without [elasticity]. Default: 1")
       ->check(within(int64_t{1}, int64_t{1} << 40))
       ->type_name("N");
   command
-      .add_option("--world-size", given->question.world_sizes,
-                  "Predict at these numbers of ranks how long they wait for each other. Default: some that the plan "
-                  "admits")
+      .add_option(
+          "--world-size", given->question.world_sizes,
+          "Predict for these world sizes how long ranks wait for each other. Default: some valid sizes of the plan")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->delimiter(',')
       ->type_name("N,...");

@@ -155,13 +155,13 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand("plan", "Show the global batch and the valid world sizes");
   const auto given = std::make_shared<PlanArguments>();
   command.add_option("CONFIG", given->file, "The config file, often pliant.toml")->required();
-  CLI::Option* ranks =
-      command
-          .add_option("--world-size", given->world_size,
-                      "Plan for this many ranks: fails if it is not valid, with the nearest and with changes of the "
-                      "config that make it valid. Default: what [run] workers starts, else the largest valid")
-          ->check(within(int64_t{1}, int64_t{1} << 40))
-          ->type_name("N");
+  CLI::Option* ranks = command
+                           .add_option("--world-size", given->world_size,
+                                       "Plan for this many ranks. If the size is not valid, the error names the "
+                                       "nearest valid ones and changes of the config that make it valid. Default: the "
+                                       "size that [run] workers starts, else the largest valid one")
+                           ->check(within(int64_t{1}, int64_t{1} << 40))
+                           ->type_name("N");
   command.add_option("--nodes", given->nodes, "Plan for this many whole nodes of num_gpus_per_node devices")
       ->check(within(int64_t{1}, int64_t{1} << 40))
       ->type_name("N")
@@ -169,7 +169,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   CLI::Option* compare =
       command
           .add_option("--compare", given->policies,
-                      "Plan by several policies with the same options, e.g. v0.1,v0.2,exact, in one table")
+                      "Compare several policies with the same options in one table, e.g. v0.1,v0.2,exact")
           ->check(offers_plugins("elasticity"))
           ->type_name("POLICY,...");
   CLI::Option* plot =
@@ -188,7 +188,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           ->excludes(plot);
   command
       .add_option("--optimizer-states", given->states,
-                  "Arrays that the optimizer keeps for each weight, for --memory. Default: 2, as AdamW")
+                  "For --memory: number of arrays that the optimizer keeps per weight. Default: 2, as AdamW")
       ->check(within(int64_t{0}, int64_t{64}))
       ->type_name("N")
       ->needs(memory);

@@ -97,7 +97,7 @@ std::string plan_text(const Study& study) {
     rows.push_back({"unusable", ranges_text(study.unusable(kMostGaps), 2, last)});
   }
   rows.push_back(
-      {"mean efficiency", fmt::format("{} of the device time, over clusters of {} to {} ranks",
+      {"mean efficiency", fmt::format("{} of the device time, averaged over clusters of {} to {} ranks",
                                       percent(study.mean_efficiency()), study.first_size(), study.largest_counted())});
   if (const std::string rate = study.learning_rate_text(); !rate.empty()) rows.push_back({"learning rate", rate});
   if (plan.min_resize_interval_s > 0) {

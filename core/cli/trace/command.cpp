@@ -42,14 +42,12 @@ void add_trace(CLI::App& app, Invocation& invocation) {
       ->add_option("--plot", given->figure_file,
                    "Plot the timeline of one step of one rank into this SVG file: program, exchange, waits and bytes")
       ->type_name("FILE.svg");
-  command
-      ->add_option("--rank", given->choice.rank,
-                   "Report on this rank only. Default: all ranks; the figure is of rank 0")
+  command->add_option("--rank", given->choice.rank, "Report this rank only. Default: all ranks; the plot shows rank 0")
       ->check(within(int64_t{0}, int64_t{1} << 40))
       ->type_name("R");
   command
       ->add_option("--step", given->choice.step,
-                   "Report on this step only. Default: all steps; the figure is of the last that was recorded whole")
+                   "Report this step only. Default: all steps; the plot shows the last completely recorded one")
       ->check(within(int64_t{0}, int64_t{1} << 40))
       ->type_name("S");
   add_json(*command, invocation);

@@ -18,9 +18,9 @@ void fill(Table<RunOptions>& o) {
   o.add("command", &R::command,
         "Program and arguments; a program with a / in it counts from working_dir. What follows -- on the command line "
         "replaces it.");
-  o.add("seed", &R::seed, "Seed of the row order and of the weights.").at_least(0);
-  o.add("epochs", &R::epochs, "Passes over the samples.").at_least(1);
-  o.add("max_steps", &R::max_steps, "Stop after that many steps; 0 = after the last epoch.").at_least(0).unit("steps");
+  o.add("seed", &R::seed, "Seed for the order of rows and the initial weights.").at_least(0);
+  o.add("epochs", &R::epochs, "Number of passes over the data set.").at_least(1);
+  o.add("max_steps", &R::max_steps, "Stop after this many steps; 0 = after the last epoch.").at_least(0).unit("steps");
   o.add("deterministic", &R::deterministic,
         "Produce the same weights, bit by bit, at every world size; costs some speed.");
   o.add("on_loss", &R::on_loss,

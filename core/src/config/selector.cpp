@@ -274,7 +274,7 @@ void Selector::report_idle_table(const Selection& selection, const Member& membe
   std::vector<std::string> notes{fmt::format("'{}' is in use", selection.use)};
   const auto near = nearest(member.key, known);
   if (!near.empty()) notes.push_back(fmt::format("did you mean '{}'?", near.front()));
-  std::string message = fmt::format("[{}] belongs to no installed plugin, so nothing reads it",
+  std::string message = fmt::format("[{}] is not the section of an installed plugin; nothing reads it",
                                     dotted({std::string(selection.kind->section), member.key}));
   // A file may carry tables for plugins of another machine; what was typed for this very call may not.
   // Nor may a table that the plugin in use waits for: it is what the missing options stand in.

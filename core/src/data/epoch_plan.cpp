@@ -111,7 +111,7 @@ class Inspection {
       counts += fmt::format("{}{}: {}", counts.empty() ? "" : ", ", word, count);
     }
     return failed(Status::kFailedPrecondition,
-                  fmt::format("{} leaves nothing to train on in epoch {}: all {} sequences are dropped ({})",
+                  fmt::format("{} leaves nothing to train on in epoch {}: it drops all {} sequences ({})",
                               sampler_.name, inputs_.epoch, inputs_.dataset.lengths.size(), counts),
                   ExitCode::kUsage);
   }

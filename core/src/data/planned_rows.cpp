@@ -42,7 +42,7 @@ class PlannedRows : public RowSource {
     const std::vector<uint64_t> offsets = block.offsets;
     done = ask_for_rows(first, count, block, block.ids.data(), entries);
     if (!done) return done;
-    if (block.offsets != offsets) return broken("the offsets of the same rows differ from one call to the next");
+    if (block.offsets != offsets) return broken("the offsets of the same rows differ between calls");
     if (announced_.in_pieces()) done = ask_for_pieces(first, count, block);
     if (!done) return done;
     return check_entries(sampler_, inputs_, block);

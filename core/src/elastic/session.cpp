@@ -171,7 +171,7 @@ Session Session::attach() {
   // Said first: a worker that then finds its config wrong is one that uses the API, and ends the job.
   const std::string hello = to_line(elastic::FromWorker(elastic::Hello{::getpid()})) + "\n";
   if (::send(agent.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
-    throw Error(Status::kFailedPrecondition, fmt::format("the agent of this job is gone; go on with `{}`",
+    throw Error(Status::kFailedPrecondition, fmt::format("the agent of this job is gone; continue with `{}`",
                                                          elastic::resume_command_of_worker(where)));
   }
   if (!same_protocol) {

@@ -219,11 +219,10 @@ void ShardMemory::require_unchanged(size_t array, std::span<const OwnedRun> runs
 }
 
 void ShardMemory::throw_changed(size_t array, int32_t slot) const {
-  throw Error(Status::kDataLoss,
-              fmt::format("chunk {} of {} that this rank owns has changed since step {} began, and nothing updated it: "
-                          "the program wrote it from elsewhere, or memory of this machine fails",
-                          static_cast<int32_t>(arrays_[array]->chunk_at(slot)), names_[array],
-                          arrays_[array]->digested_step()));
+  throw Error(Status::kDataLoss, fmt::format("chunk {} of {} of this rank has changed since step {} began without an "
+                                             "update: the program overwrote it, or memory of this machine is faulty",
+                                             static_cast<int32_t>(arrays_[array]->chunk_at(slot)), names_[array],
+                                             arrays_[array]->digested_step()));
 }
 
 std::vector<uint64_t> ShardMemory::digests() {

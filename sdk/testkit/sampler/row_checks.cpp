@@ -66,7 +66,8 @@ std::vector<Check> row_checks() {
       {"rows.once", "every sequence is in one row, or dropped", rows_held<Part::kOnce>, kRowsLimitS},
       {"rows.pieces", "the pieces of a sequence begin at its first token and leave no gap", rows_held<Part::kPieces>,
        kRowsLimitS},
-      {"rows.padding", "rows without sequences only fill up the last batch", rows_held<Part::kPadding>, kRowsLimitS},
+      {"rows.padding", "rows without sequences may only fill up the last batch", rows_held<Part::kPadding>,
+       kRowsLimitS},
       {"drops.reasons", "what is dropped has a reason with a name, in snake_case", drop_reasons, kRowsLimitS},
       {"drops.portions", "dropped sequences are the same in portions", portions_of_dropped, kRowsLimitS},
   };

@@ -112,7 +112,7 @@ void Sampler::read_rows(const EpochAsked& asked, Epoch& epoch) {
   const std::vector<uint64_t> alone = rows.offsets;
   const uint64_t entries = alone.back();
   if (!must("rows", this->rows(0, epoch.counts.rows, entries, rows, epoch.spilled))) return;
-  if (rows.offsets != alone) return broken("the offsets of the same rows differ from one call to the next");
+  if (rows.offsets != alone) return broken("the offsets of the same rows differ between calls");
   const bool in_pieces = epoch.counts.in_pieces();
   if (in_pieces && !must("pieces", pieces(0, epoch.counts.rows, entries, rows, epoch.spilled))) return;
   fault = sdk::entries_fault(rows.ids, rows.firsts, rows.counts, asked.lengths);

@@ -87,7 +87,7 @@ void Group::ended_at_start(const ExitStatus& status, const std::string& how, boo
   if (refused_) return end(*refused_, true);
   if (options_.on_loss == "replace") replace_those_that_ended();
   if (!members_.empty() || owed() > 0) return;
-  const std::string reason = fmt::format("no worker is left; {}", how);
+  const std::string reason = fmt::format("no workers are left; {}", how);
   if (options_.on_loss == "replace") return end({1, "failed", reason}, true);
   end({75, "no valid world size", reason}, true);
 }

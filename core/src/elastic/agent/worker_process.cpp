@@ -123,7 +123,7 @@ Result<std::string> find_program(const std::string& name, const fs::path& folder
     const fs::path file = fs::absolute(folder / name).lexically_normal();
     if (runs(file)) return file.string();
     return failed(Status::kNotFound,
-                  fmt::format("[run] command: {} is no program that can be run: {}", name,
+                  fmt::format("[run] command: {} is not an executable program: {}", name,
                               fs::exists(file, error) ? file.string() + " is none" : "there is no " + file.string()),
                   ExitCode::kUsage);
   }

@@ -13,7 +13,7 @@ namespace pliant::sdk {
 /// What is wrong with the answer to a join of `local_workers` after generation `last`, 0 for none; "" for nothing.
 [[nodiscard]] inline std::string generation_fault(const pliant_generation& made, int64_t last, int32_t local_workers) {
   if (made.generation <= last) {
-    return "the generation did not rise: " + std::to_string(made.generation) + " after " + std::to_string(last);
+    return "the generation did not increase: " + std::to_string(made.generation) + " after " + std::to_string(last);
   }
   if (made.node_count < 1 || made.group_rank < 0 || made.group_rank >= made.node_count) {
     return "the group rank is outside the nodes: " + std::to_string(made.group_rank) + " of " +

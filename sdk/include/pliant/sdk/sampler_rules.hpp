@@ -54,7 +54,7 @@ template <class Tokens>
   const auto padding = static_cast<uint64_t>(rows_per_batch) - 1;
   if (said.rows > said.entries && said.rows - said.entries > padding) {
     return to_string(said.rows) + " rows of " + to_string(said.entries) +
-           " sequences: rows without sequences only fill up the last batch";
+           " sequences: rows without sequences may only fill up the last batch";
   }
   return {};
 }
@@ -97,7 +97,8 @@ template <class Tokens>
 /// The word for the reason for which sequence `id` is dropped, as drop_reason gave it.
 [[nodiscard]] inline std::string drop_reason_fault(int64_t id, int32_t reason, const char* word) {
   if (word != nullptr && *word != '\0') return {};
-  return "sequence " + std::to_string(id) + " is dropped for reason " + std::to_string(reason) + ", which has no name";
+  return "sequence " + std::to_string(id) + " is dropped for the unknown reason " + std::to_string(reason) +
+         ", which has no name";
 }
 
 [[nodiscard]] inline std::string packing_fault(const pliant_packing_report& report) {
@@ -159,11 +160,10 @@ class EpochRules {
                                              std::to_string(number) + " has; rows without sequences are the last ones");
     }
     if (++padding_rows_ < rows_per_batch_) return true;
-    return broken(EpochRule::kPadding,
-                  "row " + std::to_string(number) +
-                      " has no sequences, and neither have those before it; rows without sequences only fill up the "
-                      "last batch of " +
-                      std::to_string(rows_per_batch_));
+    return broken(EpochRule::kPadding, "row " + std::to_string(number) +
+                                           " has no sequences, and neither have those before it; rows without "
+                                           "sequences may only fill up the last batch of " +
+                                           std::to_string(rows_per_batch_));
   }
 
   /// One of its entries: tokens [first, first + count) of sequence `id`.
@@ -204,7 +204,7 @@ class EpochRules {
   }
 
   /// A sequence that is left out, after end().
-  [[nodiscard]] bool dropped(int64_t id) { return mark(id, "the list of dropped ones"); }
+  [[nodiscard]] bool dropped(int64_t id) { return mark(id, "the list of dropped sequences"); }
 
   [[nodiscard]] EpochRule rule() const { return rule_; }
   [[nodiscard]] const std::string& fault() const { return fault_; }
