@@ -309,7 +309,7 @@ TEST_CASE("the summary of a sharded job calls what is compared shards, that of a
   }
 }
 
-TEST_CASE("zero3 says that it keeps no budget below the whole model, and what does") {
+TEST_CASE("zero3 says that it keeps no budget below the size of the model, and what does") {
   JobRunner job;
   const Ended ended = job.run(sharded_job(2, {"coordinator.budget=60000", "app.layers=9"}));
   INFO(ended.err);

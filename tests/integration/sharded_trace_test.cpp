@@ -206,7 +206,7 @@ TEST_CASE("what is simulated by a trace gathers in a step what the job did") {
   CHECK(job.run(simulate).summary.at("costs").at("compute") == "flops");
 }
 
-TEST_CASE("a job that is not sharded has a trace of its reductions") {
+TEST_CASE("a job without sharding has a trace of its reductions") {
   JobRunner job;
   job.config(toy_config("workers = 2\nmax_steps = 5\n"));
   const Ended ended = job.run_json({"--trace", "trace.json"});

@@ -60,9 +60,9 @@ TEST_CASE("import names the keys of one block that have one reason in one line")
       "note: not carried: fp16: precision belongs to the training program (enabled, loss_scale)\n"
       "note: not carried: steps_per_print: monitoring belongs to the training program; `pliant run --json` reports the "
       "job\n"
-      "note: not carried: zero_optimization: there is no tier below the device: parameters and optimizer state stay on "
-      "it (offload_param.device, offload_optimizer.device)\n"
-      "note: not carried: zero_optimization.overlap_comm: gathers and reduces always run beside the computation\n");
+      "note: not carried: zero_optimization: Pliant has no tier below the device: parameters and optimizer state stay "
+      "on the device (offload_param.device, offload_optimizer.device)\n"
+      "note: not carried: zero_optimization.overlap_comm: gathers and reduces always overlap with the computation\n");
   for (const char* line : {"# - fp16: precision belongs to the training program (enabled, loss_scale)\n",
                            "# - zero_optimization.overlap_comm: "}) {
     CHECK(contains(folder.import({"-q"}).out, line));

@@ -12,7 +12,7 @@ namespace {
 using Slots = pliant_accelerator;
 }
 
-TEST_CASE("a batch of copies does all of them, and its array may go at once") {
+TEST_CASE("a batch of copies makes all of them, and its array may be freed at once") {
   const Device device;
   const Stream stream(device);
   std::vector<int> from(1000);

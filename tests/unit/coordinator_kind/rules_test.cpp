@@ -171,7 +171,7 @@ TEST_CASE("only complete gradients of parameters that are trained are reduced, o
   check(rules, rules.leave(left, List{reduce(0)}), Rule::kReduce, "without gradients");
 }
 
-TEST_CASE("the actions of one collective stand side by side") {
+TEST_CASE("the actions of one collective are adjacent") {
   CoordinatorRules rules(family());
   check(rules, rules.begin_pass(true, List{gather(0, 7), wait(0), gather(1, 7)}), Rule::kGroup, "group 7");
   check(rules, rules.begin_pass(true, List{gather(0, 7), gather(1, 3), gather(2, 7)}), Rule::kGroup, "group 7");

@@ -113,7 +113,7 @@ TEST_CASE("what a slot throws is an answer that says which slot threw what, as f
   CHECK(cut.message.size() == sizeof(pliant_error::message) - 1);
   void* memory = nullptr;
   CHECK_THROWS_WITH_AS(calls.must(&pliant_accelerator::alloc, 0, PLIANT_MEMORY_DEVICE, 7, &memory),
-                       "alloc threw across the border: an exception that is no std::exception", Failure);
+                       "alloc threw across the border: an exception other than std::exception", Failure);
   table.why_no_devices = [](void*, char*, uint64_t, pliant_error*) -> int32_t { throw std::runtime_error("boom"); };
   const Answer appended = calls.ask(&pliant_accelerator::why_no_devices, nullptr, 0);
   CHECK(appended.message == "a call threw across the border: boom");

@@ -37,7 +37,7 @@ pliant_generation generation() {
 
 TEST_CASE("rules: each number of a generation is held against the others") {
   CHECK(sdk::generation_fault(generation(), 2, 2) == "");
-  CHECK(says(sdk::generation_fault(generation(), 3, 2), "the generation did not rise: 3 after 3"));
+  CHECK(says(sdk::generation_fault(generation(), 3, 2), "the generation did not increase: 3 after 3"));
   CHECK(says(sdk::generation_fault(generation(), 2, 3), "this node's workers do not fit"));
   pliant_generation wrong = generation();
   wrong.group_rank = 2;

@@ -396,7 +396,7 @@ TEST_CASE(
         if (skips) runtime.end_step(2);
         CHECK(runtime.digests() == left);
         CHECK_THROWS_WITH_AS(update(runtime),
-                             doctest::Contains("chunk 4 of weights that this rank owns has changed since step 1 began"),
+                             doctest::Contains("chunk 4 of weights of this rank has changed since step 1 began"),
                              Error);
       });
     }
