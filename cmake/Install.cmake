@@ -1,4 +1,4 @@
-# What `cmake --install` puts where. Components: sdk, core, cli, plugins, samples (all by default) and testkit (on request).
+# What `cmake --install` puts where. Components: sdk, core, c, cli, plugins, samples (all by default) and testkit (on request).
 include(CMakePackageConfigHelpers)
 
 set(package_dir "lib/cmake")
@@ -28,6 +28,16 @@ write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/pliant-config-vers
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/pliant-config.cmake" "${CMAKE_CURRENT_BINARY_DIR}/pliant-config-version.cmake"
   DESTINATION "${package_dir}/pliant" COMPONENT core)
 
+# c: libpliant and its one header. The CMake package is that of core, which finds out what is there.
+install(TARGETS pliant_c EXPORT pliant-c-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT c)
+install(EXPORT pliant-c-targets NAMESPACE pliant:: DESTINATION "${package_dir}/pliant" COMPONENT c)
+install(FILES core/capi/include/pliant.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT c)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/pliant-config.cmake" "${CMAKE_CURRENT_BINARY_DIR}/pliant-config-version.cmake"
+  DESTINATION "${package_dir}/pliant" COMPONENT c)
+file(RELATIVE_PATH pliant_pc_to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix/")
+configure_file(cmake/pliant.pc.in "${CMAKE_CURRENT_BINARY_DIR}/pliant.pc" @ONLY)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/pliant.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT c)
+
 # The cli and the plugins install themselves, where they are declared; so that a config that names a sample's program by its
 # bare name finds it, those go beside the cli.
 get_property(sample_programs GLOBAL PROPERTY PLIANT_SAMPLE_PROGRAMS)
@@ -40,7 +50,7 @@ install(DIRECTORY samples DESTINATION share/pliant COMPONENT samples FILES_MATCH
 # `product` builds everything that is installed and nothing else: no tests.
 add_custom_target(product)
 get_property(own_plugins GLOBAL PROPERTY PLIANT_OWN_PLUGINS)
-foreach(target IN ITEMS pliant_core pliant pliant_manual pliant_check ${sample_programs} ${own_plugins})
+foreach(target IN ITEMS pliant_core pliant_c pliant pliant_manual pliant_check ${sample_programs} ${own_plugins})
   if(TARGET ${target})
     add_dependencies(product ${target})
   endif()

@@ -129,6 +129,11 @@ class Batches {
   /// that does not fill up the last batch, an id out of range or given twice, pieces that do not make up their
   /// sequence, rows that do not add up.
   Batches(const Config& config, const Plan& plan, Dataset dataset);
+  /// Opens where `saved` was saved: as the other one and load() do, but in place of epoch 0, and of those up to the
+  /// one that it is in, that one alone is planned, by the first call that needs it. Throws what load throws; here an
+  /// option of the sampler that differs is refused also where the rows are the same. A sampler that gives other rows
+  /// than when it was saved is refused by that first call (kFailedPrecondition, exit 2).
+  Batches(const Config& config, const Plan& plan, Dataset dataset, std::string_view saved);
   ~Batches();
   Batches(Batches&&) noexcept;
   Batches& operator=(Batches&&) noexcept;
@@ -165,9 +170,9 @@ class Batches {
   /// Where next is, in a few hundred bytes. The batches that follow are the same at every world size, so it may be
   /// loaded at any other.
   [[nodiscard]] std::string save() const;
-  /// Goes on where save was called: O(sequences), the epoch is planned again. Throws (exit 2) and changes nothing:
-  /// kDataLoss for other bytes than save's; kUnimplemented for those of a later version; kFailedPrecondition where
-  /// data set, sampler, options, seed or global batch are not the same, saying which.
+  /// Goes on where save was called: O(sequences), that epoch is planned again, none of those before it. Throws (exit 2)
+  /// and changes nothing: kDataLoss for other bytes than save's; kUnimplemented for those of a later version;
+  /// kFailedPrecondition where data set, sampler, options, seed or global batch are not the same, saying which.
   void load(std::string_view saved);
   /// Digest of everything that decides the batches: lengths, seed, plan (global batch and granule), sampler, options.
   /// Options count through the sampler's saved state and through the rows that they give epoch 0.

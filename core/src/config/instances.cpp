@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/inside.hpp"
+#include "config/json.hpp"
+#include "config/options.hpp"
 #include "config/state.hpp"
 
 namespace pliant::config {
@@ -51,6 +53,24 @@ std::vector<const Selection*> lr_chain(const detail::ConfigState& state) {
 }
 
 }  // namespace
+
+Result<std::string> choice_of(const Config& config, std::string_view section) {
+  const auto& selections = detail::inside(config).selections;
+  const auto found = selections.find(section);
+  if (found == selections.end() || found->second.plugin == nullptr) {
+    return failed(Status::kFailedPrecondition,
+                  fmt::format("{}: the plugin of [{}] was not opened", config.file().string(), section));
+  }
+  nlohmann::json options = nlohmann::json::object();
+  for (const Effective& row : found->second.table.rows) {
+    Value standard;
+    const bool is_there = row.is_set || default_of(*row.option, standard);
+    options[row.option->key] = is_there ? nlohmann::json(to_json(row.value)) : nlohmann::json();
+  }
+  const nlohmann::json whole{
+      {"use", found->second.use}, {"version", found->second.plugin->record().version}, {"options", options}};
+  return whole.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
 
 Error at_lr_key(const Config& config, size_t link, std::string_view key, const Error& error) {
   const detail::ConfigState& state = detail::inside(config);

@@ -2,6 +2,7 @@
 // file.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,10 @@ Error at_option(const Config& config, std::string_view section, const Error& err
 
 /// True where the plugin that [section] of `config` names has an option `key` that is true or false, and is false.
 bool is_off(const Config& config, std::string_view section, std::string_view key);
+
+/// The plugin that [section] of `config` names, its version and every option, defaults included, as one line of JSON.
+/// kFailedPrecondition where the section was not opened.
+Result<std::string> choice_of(const Config& config, std::string_view section);
 
 /// True when `config` was opened with that need.
 bool is_open(const Config& config, std::string_view section);

@@ -59,25 +59,44 @@ struct Batches::State {
     sampler.load = [this](std::string_view saved) { return instance.load(saved); };
   }
 
+  /// Checked, without a plan and without the fingerprint.
+  static std::unique_ptr<State> open(const Config& config, const Plan& plan, Dataset dataset);
+
   data::EpochPlan& at_epoch(int64_t epoch) {
     if (epoch < 0) throw Error(Status::kOutOfRange, fmt::format("epoch {}: epochs are counted from 0", epoch));
     if (!current || current->epoch() != epoch) {
       current.reset();  // the sampler holds one epoch at a time
-      current = or_throw(data::EpochPlan::make(sampler, {seed, epoch, global_batch, dataset}));
+      data::EpochPlan made = or_throw(data::EpochPlan::make(sampler, {seed, epoch, global_batch, dataset}));
+      if (opened_at.has_begun(epoch) && made.facts().digest != opened_at.rows) {
+        throw Error(
+            Status::kFailedPrecondition,
+            fmt::format("{} gives other rows for epoch {} than when the position was saved", sampler.name, epoch),
+            ExitCode::kUsage);
+      }
+      current = std::move(made);
     }
     return *current;
   }
 
-  /// The first job step of `epoch`: batches of all epochs before it. Each epoch is counted once.
+  /// The first job step of `epoch`: batches of all epochs before it. Each epoch is counted once; those before
+  /// counted_from are counted where somebody asks for them.
   int64_t first_step(int64_t epoch) {
-    while (static_cast<int64_t>(first_steps.size()) <= epoch) {
-      const auto last = static_cast<int64_t>(first_steps.size()) - 1;
-      first_steps.push_back(first_steps.back() + at_epoch(last).summary().batches);
-    }
-    return first_steps[static_cast<size_t>(epoch)];
+    if (epoch < counted_from) count_from(0, 0);
+    while (counted_epochs() < epoch)
+      first_steps.push_back(first_steps.back() + at_epoch(counted_epochs()).summary().batches);
+    return first_steps[static_cast<size_t>(epoch - counted_from)];
+  }
+  void count_from(int64_t epoch, int64_t its_first_step) {
+    counted_from = epoch;
+    first_steps = {its_first_step};
+  }
+  /// The epoch of `step`, which is not before counted_from, as far as it is known: of later steps the first that was
+  /// not counted.
+  [[nodiscard]] int64_t known_epoch_of(int64_t step) const {
+    return counted_from + (std::upper_bound(first_steps.begin(), first_steps.end(), step) - first_steps.begin()) - 1;
   }
 
-  [[nodiscard]] int64_t counted_epochs() const { return static_cast<int64_t>(first_steps.size()) - 1; }
+  [[nodiscard]] int64_t counted_epochs() const { return counted_from + static_cast<int64_t>(first_steps.size()) - 1; }
 
   /// Everything that decides the batches. Options count through the sampler's saved state and through what they do to
   /// the rows of epoch 0.
@@ -90,6 +109,14 @@ struct Batches::State {
     digest.add(std::string_view(instance.plugin().record().name));
     digest.add(std::string_view(or_throw(instance.save())));
     digest.add(at_epoch(0).facts().digest);
+    return digest.value();
+  }
+  /// The same without a plan: every option counts, whatever it does.
+  [[nodiscard]] uint64_t digest_of_options(const Plan& plan) {
+    data::Digest digest;
+    digest.add(static_cast<uint64_t>(plan.granule));
+    digest.add(std::string_view(or_throw(config::choice_of(config, "sampler"))));
+    digest.add(std::string_view(or_throw(instance.save())));
     return digest.value();
   }
   [[nodiscard]] uint64_t digest_of_data() const {
@@ -120,14 +147,20 @@ struct Batches::State {
 
   [[nodiscard]] data::Position position() const {
     const pliant_plugin& record = instance.plugin().record();
-    return {fmt::format("{} {}", record.name, record.version),
-            dataset.source.empty() ? "the data set" : dataset.source,
-            dataset.lengths.size(),
-            data_digest,
-            seed,
-            global_batch,
-            fingerprint,
-            next_step};
+    data::Position here{fmt::format("{} {}", record.name, record.version),
+                        dataset.source.empty() ? "the data set" : dataset.source,
+                        dataset.lengths.size(),
+                        data_digest,
+                        seed,
+                        global_batch,
+                        fingerprint,
+                        next_step,
+                        options_digest};
+    if (next_step < first_steps.front() || next_step > first_steps.back()) return here;
+    here.epoch = known_epoch_of(next_step);
+    here.first_step = first_steps[static_cast<size_t>(here.epoch - counted_from)];
+    here.rows = rows_of_last;
+    return here;
   }
 
   Config config;
@@ -139,22 +172,48 @@ struct Batches::State {
   int64_t global_batch;
   data::Sampler sampler;
   std::optional<data::EpochPlan> current;
+  int64_t counted_from = 0;  ///< the first epoch of which it is known how many steps come before it
   std::vector<int64_t> first_steps{0};
+  data::Position opened_at;   ///< epoch -1: at the beginning
+  uint64_t rows_of_last = 0;  ///< digest of the rows of the epoch of step next_step - 1; 0: there is none
   uint64_t data_digest = 0;
+  uint64_t options_digest = 0;
   uint64_t fingerprint = 0;
   int64_t next_step = 0;
 };
 
-Batches::Batches(const Config& config, const Plan& plan, Dataset dataset) {
+std::unique_ptr<Batches::State> Batches::State::open(const Config& config, const Plan& plan, Dataset dataset) {
   or_throw(data::check_dataset(dataset));
   if (plan.global_batch < 1) {
     throw Error(Status::kInvalidArgument,
                 fmt::format("the plan has a global batch of {} rows; it must be at least 1", plan.global_batch));
   }
   plugin::Instance instance = or_throw(config::instantiate(config, "sampler"));
-  state_ = std::make_unique<State>(std::move(instance), config, plan, std::move(dataset));
-  state_->data_digest = state_->digest_of_data();
+  auto state = std::make_unique<State>(std::move(instance), config, plan, std::move(dataset));
+  state->data_digest = state->digest_of_data();
+  state->options_digest = state->digest_of_options(plan);
+  return state;
+}
+
+Batches::Batches(const Config& config, const Plan& plan, Dataset dataset)
+    : state_(State::open(config, plan, std::move(dataset))) {
   state_->fingerprint = state_->digest_of_inputs(plan);
+}
+
+Batches::Batches(const Config& config, const Plan& plan, Dataset dataset, std::string_view saved) {
+  const data::Position position = or_throw(data::parse_position(saved));
+  state_ = State::open(config, plan, std::move(dataset));
+  if (position.epoch < 0) {  // there is no way around the epochs before it
+    state_->fingerprint = state_->digest_of_inputs(plan);
+    load(saved);
+    return;
+  }
+  or_throw(data::check_same_options(position, state_->position()));
+  state_->fingerprint = position.fingerprint;
+  state_->opened_at = position;
+  state_->next_step = position.step;
+  state_->rows_of_last = position.rows;
+  state_->count_from(position.epoch, position.first_step);
 }
 
 Batches::~Batches() = default;
@@ -222,6 +281,7 @@ Packing Batches::packing(int64_t epoch) {
 bool Batches::has_step(int64_t step) {
   State& s = *state_;
   if (step < 0 || (s.max_steps != 0 && step >= s.max_steps)) return false;
+  if (step < s.first_steps.front()) return true;
   // An epoch has at least one batch, so the one after the last that was counted need not be planned for its first step.
   while (s.first_steps.back() < step && s.counted_epochs() < s.epochs) s.first_step(s.counted_epochs() + 1);
   return step < s.first_steps.back() || (step == s.first_steps.back() && s.counted_epochs() < s.epochs);
@@ -229,9 +289,9 @@ bool Batches::has_step(int64_t step) {
 
 int64_t Batches::expected_steps() {
   State& s = *state_;
-  if (s.counted_epochs() == 0 && s.epochs > 0) s.first_step(1);
+  if (s.first_steps.size() == 1 && s.counted_from < s.epochs) s.first_step(s.counted_from + 1);
   const int64_t counted = s.first_steps.back();
-  const int64_t last = s.counted_epochs() > 0 ? counted - s.first_steps[s.first_steps.size() - 2] : 0;
+  const int64_t last = s.first_steps.size() > 1 ? counted - s.first_steps[s.first_steps.size() - 2] : 0;
   const int64_t most = s.max_steps == 0 ? std::numeric_limits<int64_t>::max() : s.max_steps;
   const int64_t left = s.epochs - s.counted_epochs();
   if (counted >= most || (last > 0 && left > (most - counted) / last)) return most;
@@ -267,7 +327,8 @@ Batch Batches::at_step(int64_t step) {
   State& s = *state_;
   // Counts epochs only as far as the step needs, so that a long job starts at once.
   if (step >= 0 && (s.max_steps == 0 || step < s.max_steps)) {
-    int64_t epoch = std::upper_bound(s.first_steps.begin(), s.first_steps.end(), step) - s.first_steps.begin() - 1;
+    if (step < s.first_steps.front()) s.count_from(0, 0);
+    int64_t epoch = s.known_epoch_of(step);
     while (epoch < s.epochs && s.first_step(epoch + 1) <= step) ++epoch;
     if (epoch < s.epochs) return batch(epoch, step - s.first_step(epoch));
   }
@@ -279,6 +340,7 @@ std::optional<Batch> Batches::next() {
   State& s = *state_;
   if (!has_step(s.next_step)) return std::nullopt;
   Batch batch = at_step(s.next_step);
+  s.rows_of_last = s.current->facts().digest;
   ++s.next_step;
   return batch;
 }
@@ -295,6 +357,8 @@ void Batches::load(std::string_view saved) {
   const data::Position position = or_throw(data::parse_position(saved));
   or_throw(data::check_same_batches(position, state_->position()));
   state_->next_step = position.step;
+  state_->rows_of_last = position.rows;
+  if (position.epoch > state_->counted_epochs()) state_->count_from(position.epoch, position.first_step);
 }
 
 uint64_t Batches::fingerprint() const {

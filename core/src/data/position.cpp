@@ -12,7 +12,7 @@ namespace {
 
 using PositionJson = nlohmann::json;
 
-constexpr int64_t kPositionVersion = 1;
+constexpr int64_t kPositionVersion = 2;
 constexpr std::string_view kPositionFormat = "pliant position";
 
 uint32_t checksum(std::string_view text) {
@@ -27,6 +27,26 @@ tl::unexpected<Error> damaged(const std::string& how) {
 tl::unexpected<Error> differs(const std::string& how) {
   return failed(Status::kFailedPrecondition, how, ExitCode::kUsage);
 }
+tl::unexpected<Error> other_options() {
+  return differs("the position was saved with other options of the sampler than the config has");
+}
+
+uint64_t hex_of(const PositionJson& line, const char* key) {
+  return std::stoull(line.at(key).get<std::string>(), nullptr, 16);
+}
+
+/// What version 2 brought.
+void read_epoch(const PositionJson& line, Position& position) {
+  position.options = hex_of(line, "options");
+  line.at("epoch").get_to(position.epoch);
+  line.at("first_step").get_to(position.first_step);
+  position.rows = hex_of(line, "rows");
+}
+
+bool is_possible(const Position& position) {
+  if (position.step < 0 || position.epoch < -1) return false;
+  return position.epoch < 0 || (position.first_step >= position.epoch && position.first_step <= position.step);
+}
 
 }  // namespace
 
@@ -40,7 +60,11 @@ std::string to_bytes(const Position& position) {
                           {"seed", position.seed},
                           {"global_batch", position.global_batch},
                           {"fingerprint", fmt::format("{:016x}", position.fingerprint)},
-                          {"step", position.step}};
+                          {"step", position.step},
+                          {"options", fmt::format("{:016x}", position.options)},
+                          {"epoch", position.epoch},
+                          {"first_step", position.first_step},
+                          {"rows", fmt::format("{:016x}", position.rows)}};
   const std::string text = line.dump(-1, ' ', true, PositionJson::error_handler_t::replace);
   return fmt::format("{}\n{:08x}\n", text, checksum(text));
 }
@@ -56,10 +80,10 @@ Result<Position> parse_position(std::string_view bytes) {
     return damaged("its checksum does not match its contents");
   }
   const PositionJson version = line.value("version", PositionJson());
-  if (version != kPositionVersion) {
+  if (version != kPositionVersion && version != 1) {
     return failed(Status::kUnimplemented,
-                  fmt::format("this saved position has format version {}; this Pliant reads version {}", version.dump(),
-                              kPositionVersion),
+                  fmt::format("this saved position has format version {}; this Pliant reads versions up to {}",
+                              version.dump(), kPositionVersion),
                   ExitCode::kUsage);
   }
   try {
@@ -67,19 +91,23 @@ Result<Position> parse_position(std::string_view bytes) {
     line.at("sampler").get_to(position.sampler);
     line.at("source").get_to(position.source);
     line.at("sequences").get_to(position.sequences);
-    position.data_digest = std::stoull(line.at("data_digest").get<std::string>(), nullptr, 16);
+    position.data_digest = hex_of(line, "data_digest");
     line.at("seed").get_to(position.seed);
     line.at("global_batch").get_to(position.global_batch);
-    position.fingerprint = std::stoull(line.at("fingerprint").get<std::string>(), nullptr, 16);
+    position.fingerprint = hex_of(line, "fingerprint");
     line.at("step").get_to(position.step);
-    if (position.step < 0) return damaged("its number of steps is negative");
+    if (version != 1) read_epoch(line, position);
+    if (!is_possible(position)) return damaged("its step or its epoch cannot be");
     return position;
   } catch (const std::exception&) {
     return damaged("a field is missing or has another type");
   }
 }
 
-Result<> check_same_batches(const Position& saved, const Position& now) {
+namespace {
+
+/// All but the options.
+Result<> check_same_inputs(const Position& saved, const Position& now) {
   if (saved.sampler != now.sampler) {
     return differs(
         fmt::format("the position was saved with sampler {}; the config has {}", saved.sampler, now.sampler));
@@ -97,9 +125,20 @@ Result<> check_same_batches(const Position& saved, const Position& now) {
     return differs(fmt::format("the position was saved with batches of {} rows; the plan has {}", saved.global_batch,
                                now.global_batch));
   }
-  if (saved.fingerprint != now.fingerprint) {
-    return differs("the position was saved with other sampler options than those of the config");
-  }
+  return {};
+}
+
+}  // namespace
+
+Result<> check_same_batches(const Position& saved, const Position& now) {
+  if (auto same = check_same_inputs(saved, now); !same) return same;
+  if (saved.fingerprint != now.fingerprint) return other_options();
+  return {};
+}
+
+Result<> check_same_options(const Position& saved, const Position& now) {
+  if (auto same = check_same_inputs(saved, now); !same) return same;
+  if (saved.options != now.options) return other_options();
   return {};
 }
 

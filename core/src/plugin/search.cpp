@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/dll/runtime_symbol_info.hpp>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "base/environment.hpp"
 #include "base/suggest.hpp"
 #include "plugin/compiled_in.hpp"
+#include "plugin/home.hpp"
 #include "plugin/record_check.hpp"
 
 namespace pliant::plugin {
@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kSuffix = ".pliant.so";
-constexpr const char* kBesideProgram = "lib/pliant/plugins-1";
 
 /// Kind and name that a file name promises; kind nullptr when it is no plugin's.
 Found by_file_name(const fs::path& file) {
@@ -66,12 +65,7 @@ Result<std::vector<SearchDir>> environment_dirs() {
 }
 
 std::vector<SearchDir> installed_dirs() {
-  boost::dll::fs::error_code failure;
-  const fs::path program = boost::dll::program_location(failure);
-  if (!failure && !program.empty()) {
-    const fs::path beside = program.parent_path().parent_path() / kBesideProgram;
-    if (directory_exists(beside)) return {{beside, "installed"}};
-  }
+  if (fs::path own = plugins_of_home(home_file()); !own.empty()) return {{std::move(own), "installed"}};
   std::vector<SearchDir> dirs;
   for (const char* compiled_in : {installed_dir(), built_dir()}) {
     if (directory_exists(compiled_in)) dirs.push_back({compiled_in, "installed"});

@@ -21,9 +21,9 @@ struct SearchDir {
 /// all by a program that is elevated().
 Result<std::vector<SearchDir>> environment_dirs();
 
-/// lib/pliant/plugins-1 beside the directory of the running program; for a program that is installed elsewhere, those
-/// of the install prefix and of the build tree that this library was compiled with. Only directories that exist, best
-/// first.
+/// The plugins that were installed together with the program or library that holds core (plugins_of_home); where there
+/// are none, those of the install prefix and of the build tree that core was compiled with. Only directories that
+/// exist, best first.
 std::vector<SearchDir> installed_dirs();
 
 /// `<section>-<name>.pliant.so`

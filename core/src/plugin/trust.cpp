@@ -15,7 +15,9 @@
 #include <system_error>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "plugin/acl.hpp"
+#include "plugin/home.hpp"
 
 namespace pliant::plugin {
 
@@ -64,18 +66,49 @@ bool private_group_of_any(gid_t gid, const std::vector<uid_t>& owners) {
   return std::any_of(owners.begin(), owners.end(), [gid](uid_t owner) { return private_group(gid, owner); });
 }
 
-std::vector<uid_t> trusted_owners() {
-  std::vector<uid_t> owners{0, ::geteuid()};
+/// Who may change a plugin file.
+struct Trusted {
+  std::vector<uid_t> owners;
+  std::vector<gid_t> groups;  ///< beside the private groups of `owners`
+
+  [[nodiscard]] bool has_owner(uid_t owner) const {
+    return std::find(owners.begin(), owners.end(), owner) != owners.end();
+  }
+  [[nodiscard]] bool has_group(gid_t group) const {
+    return std::find(groups.begin(), groups.end(), group) != groups.end();
+  }
+};
+
+Trusted those_of_program() {
+  Trusted those{{0, ::geteuid()}, {}};
   struct stat program {};
-  if (::stat("/proc/self/exe", &program) == 0) owners.push_back(program.st_uid);
-  return owners;
+  if (::stat("/proc/self/exe", &program) == 0) those.owners.push_back(program.st_uid);
+  return those;
 }
 
-bool trusted(uid_t owner, const std::vector<uid_t>& owners) {
-  for (const uid_t candidate : owners) {
-    if (candidate == owner) return true;
+/// Adds the users and groups that can change `home`, itself or a folder above it: their code runs in this process
+/// already.
+void add_changers(const fs::path& home, Trusted& those) {
+  for (fs::path component = home;; component = component.parent_path()) {
+    struct stat status {};
+    if (::stat(component.c_str(), &status) != 0) return;
+    those.owners.push_back(status.st_uid);
+    const bool above_parent = component != home && component != home.parent_path();
+    if (!above_parent || (status.st_mode & S_ISVTX) == 0) {
+      if ((status.st_mode & S_IWGRP) != 0) those.groups.push_back(status.st_gid);
+      if (const auto writers = acl_writers(component)) {
+        for (const AclWriter& writer : *writers) (writer.is_group ? those.groups : those.owners).push_back(writer.id);
+      }
+    }
+    if (component == component.root_path()) return;
   }
-  return false;
+}
+
+/// Whether `file` came with the program or library that holds this code.
+bool came_with_home(const fs::path& file) {
+  std::error_code failure;
+  const fs::path own = fs::canonical(plugins_of_home(home_file()), failure);
+  return !failure && file.parent_path() == own;
 }
 
 tl::unexpected<Error> distrusted(const fs::path& file, const std::string& why) {
@@ -84,17 +117,18 @@ tl::unexpected<Error> distrusted(const fs::path& file, const std::string& why) {
 }
 
 /// Why the access control list of `component` is not trusted, or an empty text. Mode bits show its mask, not its users.
-std::string list_objection(const fs::path& component, gid_t group, const std::vector<uid_t>& owners) {
+std::string list_objection(const fs::path& component, gid_t group, const Trusted& those) {
   const Result<std::vector<AclWriter>> writers = acl_writers(component);
   const std::string remedy = fmt::format("\n  to fix it: setfacl -b '{}'", component.string());
   if (!writers) return fmt::format("{}{}", writers.error().message(), remedy);
   for (const AclWriter& writer : *writers) {
-    if (!writer.is_group && !trusted(writer.id, owners)) {
+    if (!writer.is_group && !those.has_owner(writer.id)) {
       const std::string name = user_name(writer.id);
       return fmt::format("{} can be changed by user {} (uid {}) through its access control list{}", component.string(),
                          name.empty() ? "without a name" : name, writer.id, remedy);
     }
-    if (writer.is_group && writer.id != group && !private_group_of_any(writer.id, owners)) {
+    if (writer.is_group && writer.id != group && !those.has_group(writer.id) &&
+        !private_group_of_any(writer.id, those.owners)) {
       return fmt::format("{} can be changed by the group with gid {} through its access control list{}",
                          component.string(), writer.id, remedy);
     }
@@ -103,9 +137,8 @@ std::string list_objection(const fs::path& component, gid_t group, const std::ve
 }
 
 /// Why `component` is not trusted, or an empty text.
-std::string objection(const fs::path& component, const struct stat& status, bool sticky_allowed,
-                      const std::vector<uid_t>& owners) {
-  if (!trusted(status.st_uid, owners)) {
+std::string objection(const fs::path& component, const struct stat& status, bool sticky_allowed, const Trusted& those) {
+  if (!those.has_owner(status.st_uid)) {
     const std::string name = user_name(status.st_uid);
     return fmt::format(
         "{} belongs to user {} (uid {}), not to root, to you or to the owner of this program\n  to fix it: chown {} "
@@ -117,11 +150,12 @@ std::string objection(const fs::path& component, const struct stat& status, bool
     return fmt::format("{} can be changed by every user (mode {:04o})\n  to fix it: chmod go-w '{}'",
                        component.string(), status.st_mode & 07777U, component.string());
   }
-  if ((status.st_mode & S_IWGRP) != 0 && !private_group(status.st_gid, status.st_uid)) {
+  if ((status.st_mode & S_IWGRP) != 0 && !those.has_group(status.st_gid) &&
+      !private_group(status.st_gid, status.st_uid)) {
     return fmt::format("{} can be changed by its group (mode {:04o}, gid {})\n  to fix it: chmod g-w '{}'",
                        component.string(), status.st_mode & 07777U, status.st_gid, component.string());
   }
-  return list_objection(component, status.st_gid, owners);
+  return list_objection(component, status.st_gid, those);
 }
 
 }  // namespace
@@ -134,7 +168,8 @@ Result<fs::path> trusted_file(const fs::path& file) {
   }
   if (failure) return distrusted(file, failure.message());
 
-  const std::vector<uid_t> owners = trusted_owners();
+  Trusted those = those_of_program();
+  if (!elevated() && came_with_home(canonical)) add_changers(home_file(), those);
   const fs::path parent = canonical.parent_path();
   for (fs::path component = canonical;; component = component.parent_path()) {
     struct stat status {};
@@ -143,7 +178,7 @@ Result<fs::path> trusted_file(const fs::path& file) {
     }
     if (component == canonical && !S_ISREG(status.st_mode)) return distrusted(file, "it is not a regular file");
     const bool above_parent = component != canonical && component != parent;
-    const std::string why = objection(component, status, above_parent, owners);
+    const std::string why = objection(component, status, above_parent, those);
     if (!why.empty()) return distrusted(file, why);
     if (component == component.root_path()) return canonical;
   }

@@ -13,6 +13,9 @@ namespace pliant::plugin {
 /// parent (/tmp), and a group that is the private group of a trusted owner: of his name, without another member and
 /// nobody else's primary group.
 ///
+/// A file of plugins_of_home(home_file()) is trusted as that home is: users and groups that can change the program or
+/// library which holds this code may change its plugins, too, unless the program is elevated(). Not so every user.
+///
 /// The canonical path has no link in it and nobody else can change a component of it, so what is loaded by that path
 /// afterwards is what was checked.
 Result<std::filesystem::path> trusted_file(const std::filesystem::path& file);

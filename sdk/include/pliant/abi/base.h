@@ -21,7 +21,10 @@ extern "C" {
 /* True when *ptr was made by a side that knows `field`. */
 #define PLIANT_HAS(type, ptr, field) ((size_t)(ptr)->struct_size >= offsetof(type, field) + sizeof(((type*)0)->field))
 
-/* Result of a call: PLIANT_OK or one of the codes below. int32_t on the border, never an enum type. */
+/* Result of a call: PLIANT_OK or one of the codes below. int32_t on the border, never an enum type. pliant.h, which a
+ * program may include beside this, has the same. */
+#ifndef PLIANT_STATUS_CODES
+#define PLIANT_STATUS_CODES
 enum {
   PLIANT_OK = 0,
   PLIANT_INVALID_ARGUMENT = 1, /* an option or argument is wrong by itself */
@@ -37,6 +40,7 @@ enum {
   PLIANT_INCOMPATIBLE_WORLD_SIZE = 11,
   PLIANT_DEADLINE_EXCEEDED = 12
 };
+#endif
 
 /* Owned by the caller, who sets struct_size, and rank and device to -1; the callee writes it only when it returns a
  * status other than PLIANT_OK. The message is for people: what a caller must know has a field. */

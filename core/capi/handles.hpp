@@ -1,0 +1,95 @@
+// What is behind the handles that more than one file of C functions knows.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "handle.hpp"
+#include "pliant/balancer.hpp"
+#include "pliant/batches.hpp"
+#include "pliant/config.hpp"
+#include "pliant/learning_rate.hpp"
+#include "pliant/log.hpp"
+#include "pliant/plan.hpp"
+
+struct pliant_config_t : pliant::capi::Handle<pliant::capi::Tag::kConfig> {
+  static constexpr const char* kName = "config";
+  explicit pliant_config_t(pliant::Config opened) : config(std::move(opened)) {}
+
+  const pliant::Config config;
+  mutable std::mutex mutex;  // of what was lent
+  mutable std::map<std::string, std::string, std::less<>> texts;
+  mutable std::optional<std::string> resolved;
+};
+
+struct pliant_plan_t : pliant::capi::Handle<pliant::capi::Tag::kPlan> {
+  static constexpr const char* kName = "plan";
+  explicit pliant_plan_t(pliant::Plan made);
+
+  const pliant::Plan plan;
+  std::vector<int64_t> ranges;
+  std::vector<const char*> warnings;
+};
+
+struct pliant_dataset_t : pliant::capi::Handle<pliant::capi::Tag::kDataset> {
+  static constexpr const char* kName = "data set";
+  explicit pliant_dataset_t(std::shared_ptr<const pliant::Dataset> made) : dataset(std::move(made)) {}
+
+  const std::shared_ptr<const pliant::Dataset> dataset;
+};
+
+struct pliant_batch_t : pliant::capi::Handle<pliant::capi::Tag::kBatch> {
+  static constexpr const char* kName = "batch";
+  pliant_batch_t(pliant::Batch made, std::shared_ptr<const pliant::Dataset> of);
+
+  const pliant::Batch batch;
+  const std::shared_ptr<const pliant::Dataset> dataset;
+  std::vector<int64_t> first_tokens;  // as the next two empty where all sequences are whole
+  std::vector<int64_t> token_counts;
+  std::vector<uint8_t> is_last;
+  bool is_lent = false;  // another handle's, which frees it
+};
+
+struct pliant_batches_t : pliant::capi::SerialHandle<pliant::capi::Tag::kBatches> {
+  static constexpr const char* kName = "batches";
+  pliant_batches_t(const pliant::Config& config, const pliant::Plan& plan, std::shared_ptr<const pliant::Dataset> of)
+      : dataset(std::move(of)), batches(config, plan, *dataset) {}
+
+  pliant_batches_t(const pliant::Config& config, const pliant::Plan& plan, std::shared_ptr<const pliant::Dataset> of,
+                   std::string_view saved)
+      : dataset(std::move(of)), batches(config, plan, *dataset, saved) {}
+
+  [[nodiscard]] std::unique_ptr<pliant_batch_t> lend(pliant::Batch batch) const {
+    return std::make_unique<pliant_batch_t>(std::move(batch), dataset);
+  }
+
+  const std::shared_ptr<const pliant::Dataset> dataset;
+  pliant::Batches batches;
+};
+
+struct pliant_assignment_t : pliant::capi::Handle<pliant::capi::Tag::kAssignment> {
+  static constexpr const char* kName = "assignment";
+  explicit pliant_assignment_t(pliant::Assignment made) : assignment(std::move(made)) {
+    offsets.assign(assignment.offsets.begin(), assignment.offsets.end());
+    for (const pliant::RowRange& block : assignment.blocks) blocks.insert(blocks.end(), {block.first, block.count});
+  }
+
+  const pliant::Assignment assignment;
+  std::vector<uint64_t> offsets;
+  std::vector<int64_t> blocks;
+};
+
+namespace pliant::capi {
+
+/// A size as the caller brings it.
+[[nodiscard]] BatchSize size_of(const pliant_batch_size_t* size, const char* name);
+[[nodiscard]] pliant_batch_size_t from_size(const BatchSize& size);
+[[nodiscard]] pliant_scaling_t from_scaling(const Scaling& scaling);
+[[nodiscard]] LogLevel log_level_of(int32_t number);
+
+}  // namespace pliant::capi

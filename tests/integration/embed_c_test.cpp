@@ -1,0 +1,121 @@
+// The sample embed_c, a trainer in C: it learns, and ends with the same bits whatever happens to its job.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "integration/job_runner.hpp"
+
+using namespace pliant::test;
+
+namespace {
+
+/// The sample's own config, with other keys for [run].
+std::string embed_config(const std::string& run_keys) {
+  std::string text = read_all(std::string(PLIANT_SOURCE_DIR) + "/samples/embed_c/pliant.toml");
+  const std::string workers = "workers = 4\n";
+  const size_t at = text.find(workers);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, workers.size(), run_keys + "\n");
+}
+
+void check_whole(const JobRunner& job, const Ended& ended) {
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  REQUIRE(ended.summary.is_object());
+  CHECK(ended.summary["samples_expected"] == 2400);
+  CHECK(ended.summary["samples_used_once"] == 2400);
+  CHECK(ended.summary["samples_repeated"] == 0);
+  CHECK(ended.summary["samples_missing"] == 0);
+  CHECK(job.processes_left() == 0);
+}
+
+/// One worker, undisturbed.
+const std::string& undisturbed() {
+  static const std::string one = [] {
+    JobRunner job;
+    job.config(embed_config("workers = 1"));
+    check_whole(job, job.run_json());
+    return job.snapshot();
+  }();
+  return one;
+}
+
+}  // namespace
+
+TEST_CASE("the trainer in C has at most 150 lines") {
+  const std::string text = read_all(std::string(PLIANT_SOURCE_DIR) + "/samples/embed_c/main.c");
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 150);
+}
+
+TEST_CASE("the trainer in C learns") {
+  JobRunner job;
+  job.config(embed_config("workers = 4"));
+  check_whole(job, job.run_json());
+  const auto commits = commits_of(job);
+  CHECK(commits.back().loss < commits.front().loss / 2);
+}
+
+TEST_CASE("the trainer in C ends with the same bits at every number of workers") {
+  for (const int workers : {2, 4}) {
+    JobRunner job;
+    job.config(embed_config(fmt::format("workers = {}", workers)));
+    check_whole(job, job.run_json());
+    CHECK(job.snapshot() == undisturbed());
+  }
+}
+
+TEST_CASE("the trainer in C that is killed at every point of a step ends with the same bits") {
+  JobRunner job;
+  job.config(embed_config("workers = 4\nmax_restarts = 20"));
+  std::vector<std::string> more;
+  int step = 3;  // rank 0, which there is at every number of workers
+  for (const char* at : {"forward", "reduce", "vote", "commit", "apply"}) {
+    more.insert(more.end(), {"--inject", fmt::format("kill:rank=0,step={},at={}", step, at)});
+    step += 6;
+  }
+  const Ended ended = job.run_json(more);
+  check_whole(job, ended);
+  CHECK(!has(ended.err, "never struck"));
+  CHECK(ended.summary["generations"].get<int>() >= 6);
+  CHECK(job.snapshot() == undisturbed());
+}
+
+TEST_CASE("the trainer in C all of whose workers die goes back to its snapshot, and ends with the same bits") {
+  JobRunner job;
+  job.config(embed_config("workers = 2\nsnapshot_every = 5\nmax_restarts = 9"));
+  const Ended ended =
+      job.run_json({"--inject", "kill:rank=0,step=13,at=apply", "--inject", "kill:rank=1,step=13,at=apply"});
+  check_whole(job, ended);
+  CHECK(job.ledger("restart").size() == 1);
+  CHECK(job.snapshot() == undisturbed());
+}
+
+TEST_CASE("the trainer in C shrinks, is resumed at other sizes after its agent died, and ends with the same bits") {
+  JobRunner job;
+  job.config(embed_config("workers = 4\nsnapshot_every = 4\non_loss = \"shrink\""));
+  const Ended killed =
+      job.run_json({"--inject", "kill:rank=1,step=5,at=reduce", "--inject", "kill:agent,step=14,at=vote"});
+  REQUIRE(killed.exit_code == 128 + SIGKILL);
+  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
+  }
+  const Ended ended = job.run_json({"--resume", "--workers", "1"});
+  check_whole(job, ended);
+  CHECK(ended.summary["resumed_from"] == 12);
+  CHECK(job.snapshot() == undisturbed());
+}
+
+TEST_CASE("the trainer in C outside of a job says how to start it, and ends with exit code 2") {
+  const std::string command = fmt::format("env -u PLIANT_RUN_DIR '{}/embed_c' 2>&1", PLIANT_BIN_DIR);
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string said(4096, '\0');
+  said.resize(std::fread(said.data(), 1, said.size(), pipe));
+  const int status = ::pclose(pipe);
+  CHECK(WEXITSTATUS(status) == 2);
+  CHECK(has(said, "embed_c: this program is a worker of a job: start it with `pliant run"));
+}
