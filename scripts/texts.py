@@ -4,7 +4,7 @@
 Usage: scripts/texts.py [--refused] [ROOT]    one line a text: FILE:LINE: TEXT
 --refused lists those alone that have a word for which the field has a plainer one, with that; ends with 1 if there is one.
 
-A text is a string literal of what is installed that has two words or more. Literals side by side are one text.
+A text is a string literal of what is installed that has two words or more; R"script(...)script" is none. Literals side by side are one text.
 """
 
 import argparse
@@ -82,7 +82,8 @@ def texts_of(source):
         elif literal is not None or raw is not None:
             if not parts:
                 began = line
-            parts.append(unescaped(literal) if literal is not None else raw)
+            # R"script(: a program, not a text
+            parts.append(unescaped(literal) if literal is not None else raw if token.group("mark") != "script" else "")
         else:
             close()
         line += word.count("\n")

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "base/inside.hpp"
-#include "config/json.hpp"
 #include "config/options.hpp"
 #include "config/state.hpp"
+#include "config/values/json.hpp"
 
 namespace pliant::config {
 

@@ -28,7 +28,7 @@ tl::unexpected<Error> differs(const std::string& how) {
   return failed(Status::kFailedPrecondition, how, ExitCode::kUsage);
 }
 tl::unexpected<Error> other_options() {
-  return differs("the position was saved with other options of the sampler than the config has");
+  return differs("the position was saved with other sampler options than those of the config");
 }
 
 uint64_t hex_of(const PositionJson& line, const char* key) {

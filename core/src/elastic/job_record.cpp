@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/result.hpp"
-#include "data/lengths/input_file.hpp"
+#include "data/input_file.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/assignment_record.hpp"
 #include "elastic/ledger.hpp"
@@ -98,8 +98,8 @@ JobRecord JobRecord::open(const fs::path& path, const Config& config, const Plan
   elastic::Ledger ledger = or_throw(elastic::Ledger::open(directory.ledger()));
   if (const std::string own = hex_of_batches(batches); ledger.lineage().fingerprint != own) {
     refuse_record(
-        fmt::format("cannot go on with {}: it was begun with other data, another seed or other options of the "
-                    "sampler (fingerprint {}, now {})",
+        fmt::format("cannot go on with {}: it was begun with other data, another seed or other sampler options "
+                    "(fingerprint {}, now {})",
                     directory.path().string(), ledger.lineage().fingerprint, own));
   }
   const std::string resolved = config.resolved_toml();

@@ -106,7 +106,7 @@ class TwoNodes {
       if (first_.watch(20).changed == 1) return;
       if (coming_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) continue;
       two_ = coming_.get();
-      if (two_.is_alone()) skip("it meets nobody: two nodes of a run have generations of their own");
+      if (two_.is_alone()) skip("it meets no other node: two nodes of a run have generations of their own");
       fail("a node that came was answered before the other one joined again: " +
            (two_.ok() ? std::to_string(two_.generation.node_count) + " nodes" : two_.told.text()));
     }
