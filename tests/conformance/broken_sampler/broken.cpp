@@ -36,7 +36,7 @@ struct Broken {
     sdk::EpochRows rows = planned(request);
     judged = is_judged(request.lengths.size(), request.rows_per_batch);
     ++epochs;
-    if (judged && rows.row_count() > 1) break_it(request, rows);
+    if (judged && !request.has_ids && rows.row_count() > 1) break_it(request, rows);
     return rows;
   }
 
@@ -127,12 +127,13 @@ struct Broken {
       return rows.pieces[i].count == request.lengths[static_cast<size_t>(rows.ids[i])];
     };
     if (is("id-unknown")) rows.ids[0] = static_cast<int64_t>(request.lengths.size());
-    if (is("piece-outside")) rows.pieces.back().count += 100;
+    const bool in_pieces = rows.ids.size() != rows.sequence_count;  // else nobody asks for them
+    if (is("piece-outside") && in_pieces) rows.pieces.back().count += 100;
     if (is("twice") && rows.ids.size() > 1 && whole(0) && whole(1)) {
       rows.ids[1] = rows.ids[0];
       rows.pieces[1] = rows.pieces[0];
     }
-    if (is("piece-gap") && rows.pieces[0].count > 1) rows.pieces[0] = {1, rows.pieces[0].count - 1};
+    if (is("piece-gap") && in_pieces && rows.pieces[0].count > 1) rows.pieces[0] = {1, rows.pieces[0].count - 1};
     const bool has_padding = rows.offsets[rows.row_count() - 1] == rows.offsets.back();
     if (is("padding-early") && has_padding) {
       rows.offsets.insert(rows.offsets.begin(), 0);
