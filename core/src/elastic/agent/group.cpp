@@ -228,7 +228,7 @@ void Group::on(WorkerId worker, Member& member, const Copying& message) {
           fmt::format("gave up twice between the commit of step {} and the next step, and was ended", committed_ - 1));
   }
   abort_generation();  // it goes on with a part that this rank has begun to give away
-  regroup(fmt::format("{} holds a part of a state that is not whole", label(worker)));
+  regroup({GroupCause::kFault, fmt::format("{} holds a part of a state that is not whole", label(worker))});
 }
 
 void Group::on(WorkerId worker, Member& member, const Formed& message) {
@@ -260,7 +260,7 @@ void Group::on(WorkerId worker, Member& member, const Formed& message) {
   }
   phase_ = Phase::kRunning;
   actions_.event(fmt::format("generation {}: {} {} from step {} ({})", generation_, ranks_.size(),
-                             ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_),
+                             ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_.text),
                  false);
   try_commit();  // a quick rank's vote may overtake a slow rank's Formed: they come over different sockets
 }
@@ -342,7 +342,7 @@ void Group::on(WorkerId worker, Member& member, const Broken& message) {
   } else if (too_often || common) {
     return end(over, true);
   }
-  regroup(line);
+  regroup({GroupCause::kFault, line});
 }
 
 void Group::forget_breaks_of(WorkerId worker) {
