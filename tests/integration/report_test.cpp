@@ -59,3 +59,30 @@ TEST_CASE("workers that leave, and steps that are lost with an agent, are in the
   CHECK(shown.summary["by_step"]["step"].size() == commits_of(job).size());
   CHECK(has(read_all(job.folder() / "run.svg"), "discarded, computed again"));
 }
+
+TEST_CASE("the sample for embedders fits its line, and to the bit the same when a worker is killed") {
+  const std::string config = std::string(PLIANT_SOURCE_DIR) + "/samples/embedder/pliant.toml";
+  const auto fit = [&config](JobRunner& job, std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", config, "--json", "--set", "run.log_dir=" + (job.folder() / "runs").string()});
+    const Ended ended = job.run(more);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary["steps"] == ended.summary["total_steps"]);
+    CHECK(ended.summary["loss_last"] < 1e-3);
+    return ended.summary["directory"].get<std::string>();
+  };
+  JobRunner quiet;
+  JobRunner killed;
+  const std::string whole = fit(quiet, {});
+  const std::string disturbed = fit(killed, {"--inject", "kill:rank=1,step=20"});
+  const Ended audit = killed.run({"audit", disturbed, "--against", whole});
+  CHECK_MESSAGE(audit.exit_code == 0, audit.out << audit.err);
+}
+
+TEST_CASE("the sample of a loop without a session uses each sequence once in each epoch at two world sizes") {
+  const ScratchFolder folder;
+  const Outcome ended = run_pliant(folder, {}, {}, {}, std::string(PLIANT_BIN_DIR) + "/own_loop");
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(ended.out == "2000 of 2000 sequences were used once in each of 2 epochs, weight 3\n");
+}
