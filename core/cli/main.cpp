@@ -75,6 +75,7 @@ void declare(CLI::App& app, Invocation& invocation) {
   add_pack(app, invocation);
   add_run(app, invocation);
   add_audit(app, invocation);
+  add_report(app, invocation);
   add_trace(app, invocation);
   add_plugin(app, invocation);
   add_accel(app, invocation);

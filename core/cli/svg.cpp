@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace pliant::cli {
@@ -37,6 +39,56 @@ double round_step(double span, int most) {
     if (span / step > most) step *= times;
   }
   return step;
+}
+
+namespace {
+
+double tick_step(double span, int most, bool whole) {
+  const double step = round_step(span, most);
+  return whole ? std::max(1.0, step) : step;
+}
+
+}  // namespace
+
+std::vector<double> round_ticks(double from, double to, int most, bool whole) {
+  if (!(to > from)) return {from};
+  const double step = tick_step(to - from, most, whole);
+  std::vector<double> ticks;
+  const double last = std::floor(to / step + 1e-9);
+  for (double number = std::ceil(from / step - 1e-9); number <= last; ++number) ticks.push_back(number * step);
+  return ticks;
+}
+
+double end_above(double from, double highest, int most, bool whole) {
+  constexpr double kRoom = 0.04;  // of the axis
+  const double span = std::max(highest - from, std::abs(highest) * 1e-9);
+  const double least = from + (span > 0 ? span / (1 - kRoom) : 1);
+  const double step = tick_step(least - from, most, whole) / 5;
+  const double unit = whole ? std::max(1.0, step) : step;
+  return std::ceil(least / unit - 1e-9) * unit;
+}
+
+std::string LineStyle::attributes() const {
+  std::string text = fmt::format(R"(stroke="{}" stroke-width="{}")", color, width);
+  if (*dashes != '\0') text += fmt::format(R"( stroke-dasharray="{}")", dashes);
+  if (opacity < 1) text += fmt::format(R"( stroke-opacity="{}")", opacity);
+  return text;
+}
+
+LineStyle curve_style(size_t number) {
+  constexpr std::array<const char*, 6> kDashes{"", "7 5", "2 4", "9 4 2 4", "4 6", "1 5"};
+  constexpr std::array<double, 3> kWidths{3.2, 1.9, 1.5};
+  return {kFigureColors[number % kFigureColors.size()], kWidths[std::min(number, kWidths.size() - 1)],
+          kDashes[number % kDashes.size()]};
+}
+
+std::string legend_line(double x, double y, const LineStyle& style, const std::string& name, const std::string& text) {
+  constexpr double kLength = 28;
+  return fmt::format(
+      "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" {}/><text x=\"{}\" y=\"{:.1f}\">"
+      "<tspan font-weight=\"bold\">{}</tspan>{}{}</text>\n",
+      x, y, x + kLength, y, style.attributes(), x + kLength + 8, y + 4, svg_escaped(name),
+      name.empty() || text.empty() ? "" : "  ", svg_escaped(text));
 }
 
 }  // namespace pliant::cli

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace pliant::cli {
 
@@ -15,5 +17,24 @@ std::string svg_escaped(const std::string& text);
 std::string svg_document(double width, double height, double left, const std::string& title, const std::string& body);
 /// Steps of 1, 2 or 5 times a power of ten: at most `most` of them make `span` > 0.
 double round_step(double span, int most);
+/// The multiples of a round step from `from` to `to`, about `most` of them. `whole`: none between two whole numbers.
+std::vector<double> round_ticks(double from, double to, int most, bool whole = false);
+/// Where an axis from `from` may end, so that there is room above `highest`: at a fifth of a step of its ticks, or at a
+/// whole number.
+double end_above(double from, double highest, int most, bool whole = false);
+
+struct LineStyle {
+  const char* color = "#444";
+  double width = 1.5;
+  const char* dashes = "";  ///< stroke-dasharray
+  double opacity = 1;
+  /// As attributes of an element.
+  [[nodiscard]] std::string attributes() const;
+};
+/// Of curve `number` of several: the first is solid and the widest, the next ones are narrower and dashed. Curves that
+/// lie upon each other are all seen.
+LineStyle curve_style(size_t number);
+/// A sample of the line from (x, y) on, 28 long, and `text` behind it: `name` in bold, then the rest.
+std::string legend_line(double x, double y, const LineStyle& style, const std::string& name, const std::string& text);
 
 }  // namespace pliant::cli

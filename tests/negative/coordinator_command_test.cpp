@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pliant_process.hpp"
+#include "svg_elements.hpp"
 
 using namespace pliant::test;
 using nlohmann::json;
@@ -259,6 +260,14 @@ TEST_CASE("a curve over budgets says what is refused, which budget will do, and 
   const std::string figure = read_all(folder.path() / "curve.svg");
   CHECK(says(figure, "<svg "));
   CHECK(says(figure, "planned"));
+  CHECK(says(figure, ">time of a step</text>"));
+  double top = 1e9;      // the highest tick
+  double highest = 1e9;  // the slowest step
+  for (const SvgElement& one : svg_elements(figure, "text")) {
+    if (one.of("text-anchor") == "end") top = std::min(top, one.number("y"));
+  }
+  for (const SvgElement& one : svg_elements(figure, "circle")) highest = std::min(highest, one.number("cy"));
+  CHECK(highest > top);
   const Outcome text = simulated(folder, kPlanned, {"--budget", "4MiB,24MiB,40MiB,1GiB"});
   CHECK(text.exit_code == 0);
   CHECK(says(text.out, "planned at 4 MiB: [coordinator] budget = 4194304 is too small"));
@@ -266,6 +275,26 @@ TEST_CASE("a curve over budgets says what is refused, which budget will do, and 
   const Outcome none = simulated(folder, kPlanned, {"--budget", "1MiB,2MiB"});
   CHECK(none.exit_code == 2);
   CHECK(says(none.err, "budget = 1048576 is too small"));
+}
+
+TEST_CASE("curves of coordinators that lie upon each other are both seen, and the legend says so") {
+  const ScratchFolder folder;
+  const Outcome made =
+      simulated(folder, kPlanned,
+                {"--compare", "eager,zero3", "--layers", "1", "--budget", "512MiB,1GiB", "--latency", "0us", "--launch",
+                 "0us", "--bandwidth", "1e18", "--memory-bandwidth", "1e18", "--plot", "curve.svg"});
+  CAPTURE(made.err);
+  REQUIRE(made.exit_code == 0);
+  const std::string figure = read_all(folder.path() / "curve.svg");
+  CHECK(says(figure, "on the line of eager"));
+  const auto paths = svg_elements(figure, "path");
+  REQUIRE(paths.size() == 2);
+  CHECK(paths[0].of("d") == paths[1].of("d"));
+  CHECK(paths[0].number("stroke-width") > paths[1].number("stroke-width"));
+  CHECK_FALSE(paths[1].of("stroke-dasharray").empty());
+  const auto circles = svg_elements(figure, "circle");
+  REQUIRE(circles.size() == 4);
+  CHECK(circles[2].number("r") > circles[0].number("r"));
 }
 
 TEST_CASE("options of a simulation that do not go together, or are no sizes, are refused") {

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,14 +13,18 @@
 #include <vector>
 
 #include "negative/pliant_process.hpp"
+#include "negative/svg_elements.hpp"
 
 namespace {
 
 using nlohmann::json;
 using pliant::test::Outcome;
+using pliant::test::path_numbers;
 using pliant::test::read_all;
 using pliant::test::run_pliant;
 using pliant::test::ScratchFolder;
+using pliant::test::svg_elements;
+using pliant::test::SvgElement;
 
 struct PackFolder : ScratchFolder {
   void write(const std::string& name, const std::string& bytes) const {
@@ -196,9 +201,96 @@ TEST_CASE("the figure has the lengths, the fill, and the rates where there are s
   CHECK(shows(figure, "<svg xmlns"));
   CHECK(shows(figure, "Lengths of 500 sequences"));
   CHECK(shows(figure, "Fill of "));
-  CHECK(shows(figure, "Learning rate of each step, by sqrt"));
+  CHECK(shows(figure, "Learning rate, by sqrt"));
   CHECK(shows(folder.pack({"--plot", "no/such/f.svg"}).err, "--plot: cannot write no/such/f.svg"));
-  CHECK(folder.pack({"--plot", "f.svg", "--compare", "best_fit"}).exit_code == 2);
+}
+
+TEST_CASE("counts have a label, whole ticks that differ, and room above the tallest bar") {
+  const PackFolder folder;
+  folder.write("lengths.txt", "1\n2\n3\n");
+  folder.config("best_fit", "max_tokens = 3\n");
+  REQUIRE(folder.pack({"--plot", "f.svg"}).exit_code == 0);
+  const std::string figure = read_all(folder / "f.svg");
+  CHECK(shows(figure, ">sequences</text>"));
+  CHECK(shows(figure, ">packs</text>"));
+  std::vector<std::string> labels;
+  double top = 1e9;  // of the first panel: its highest tick
+  for (const SvgElement& one : svg_elements(figure, "text")) {
+    if (one.of("text-anchor") != "end" || one.number("y") > 250) continue;
+    labels.push_back(one.text);
+    top = std::min(top, one.number("y"));
+  }
+  CHECK(labels == std::vector<std::string>{"0", "1", "2"});
+  std::vector<SvgElement> bars;
+  for (const SvgElement& one : svg_elements(figure, "rect")) {
+    if (one.of("fill") == "#0072B2") bars.push_back(one);
+  }
+  REQUIRE(bars.size() == 3);  // one for each length, side by side
+  const double width = bars[1].number("x") - bars[0].number("x");
+  CHECK(bars[2].number("x") - bars[1].number("x") == doctest::Approx(width).epsilon(0.01));
+  for (const SvgElement& bar : bars) CHECK(bar.number("y") > top + 20);
+}
+
+TEST_CASE("the rate of a short last batch does not set the scale of the others") {
+  const PackFolder folder;
+  folder.write("lengths.txt", "100\n100\n104\n104\n102\n102\n100\n");
+  folder.config("fixed", "order = \"seqlen\"\n", "[lr]\nuse = \"sqrt\"\nunit = \"tokens\"\n");
+  REQUIRE(folder.pack({"--plot", "f.svg", "--global-batch", "2"}).exit_code == 0);
+  const std::string figure = read_all(folder / "f.svg");
+  CHECK(shows(figure, "triangle: last batch (1 of 2 packs), "));
+  CHECK(shows(figure, "axis begins at 0.00"));
+  double bottom = 0;  // of the last panel: its lowest bar of the grid
+  for (const SvgElement& one : svg_elements(figure, "line")) bottom = std::max(bottom, one.number("y1"));
+  const auto paths = svg_elements(figure, "path");
+  const auto triangle =
+      std::find_if(paths.begin(), paths.end(), [](const SvgElement& one) { return one.of("fill") == "#fff"; });
+  REQUIRE(triangle != paths.end());
+  CHECK(std::abs(path_numbers(triangle->of("d"))[1] - bottom) < 6);  // at the edge: it lies below
+  for (const SvgElement& one : paths) {
+    if (one.of("stroke") != "#009E73" || one.of("fill") != "none") continue;
+    const std::vector<double> numbers = path_numbers(one.of("d"));
+    CHECK(numbers[1] < bottom - 20);  // the others have the panel for themselves
+  }
+}
+
+TEST_CASE("the rates of a later epoch stand at its steps") {
+  const PackFolder folder;
+  folder.write("lengths.txt", some_lengths());
+  folder.config("best_fit", "max_tokens = 100\n", "[lr]\nuse = \"sqrt\"\n");
+  REQUIRE(folder.pack({"--plot", "f.svg", "--global-batch", "8", "--epoch", "2"}).exit_code == 0);
+  const std::string figure = read_all(folder / "f.svg");
+  CHECK(shows(figure, ">step, from "));
+  double right = 0;
+  for (const SvgElement& one : svg_elements(figure, "line")) right = std::max(right, one.number("x2"));
+  for (const SvgElement& one : svg_elements(figure, "path")) {
+    if (one.of("stroke") == "#009E73") CHECK(path_numbers(one.of("d"))[0] < right);
+  }
+}
+
+TEST_CASE("several samplers are drawn over each other, and those that are equal are both seen") {
+  const PackFolder folder;
+  folder.write("lengths.txt", "5\n5\n5\n5\n5\n5\n");
+  folder.config("best_fit", "max_tokens = 10\n", "[lr]\nuse = \"sqrt\"\n");
+  const Outcome compared = folder.pack({"--compare", "next_fit,best_fit", "--plot", "f.svg"});
+  CAPTURE(compared.err);
+  REQUIRE(compared.exit_code == 0);
+  CHECK(shows(compared.out, "next_fit"));
+  const std::string figure = read_all(folder / "f.svg");
+  CHECK(shows(figure, ">next_fit</tspan>"));
+  CHECK(shows(figure, ">best_fit</tspan>"));
+  CHECK(shows(figure, "fill equal to next_fit"));
+  std::vector<SvgElement> outlines;
+  for (const SvgElement& one : svg_elements(figure, "path")) {
+    if (one.of("stroke") == "#0072B2" || one.of("stroke") == "#D55E00") outlines.push_back(one);
+  }
+  REQUIRE(outlines.size() == 4);  // fill and rates of each
+  CHECK(outlines[0].of("d") == outlines[1].of("d"));
+  CHECK(outlines[0].number("stroke-width") > outlines[1].number("stroke-width"));
+  CHECK(outlines[0].of("stroke-dasharray").empty());
+  CHECK_FALSE(outlines[1].of("stroke-dasharray").empty());
+  const Outcome none = folder.pack({"--compare", "next_fit,concat_with_a_typo", "--plot", "g.svg"});
+  CHECK(none.exit_code == 3);
+  CHECK_FALSE(std::filesystem::exists(folder / "g.svg"));
 }
 
 TEST_CASE("data that cannot be packed is refused with its place, and nothing is written") {

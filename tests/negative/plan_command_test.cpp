@@ -4,8 +4,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "negative/pliant_process.hpp"
+#include "negative/svg_elements.hpp"
 
 namespace {
 
@@ -14,6 +16,8 @@ using pliant::test::Outcome;
 using pliant::test::read_all;
 using pliant::test::run_pliant;
 using pliant::test::ScratchFolder;
+using pliant::test::svg_elements;
+using pliant::test::SvgElement;
 
 struct PlanFolder : ScratchFolder {
   /// Writes pliant.toml with `options` for `policy`.
@@ -134,7 +138,28 @@ TEST_CASE("policies are compared over the same cluster sizes, and drawn") {
   const std::string figure = read_all(folder / "figure.svg");
   CHECK(has(figure, "<svg xmlns="));
   CHECK(has(figure, ">exact</tspan>"));
+  CHECK(has(figure, ">axis begins at "));
   CHECK(folder.plan({"--plot", "missing/figure.svg"}).exit_code == 2);
+}
+
+TEST_CASE("efficiency is drawn in steps, one for each cluster size, and equal policies are both seen") {
+  const PlanFolder folder;
+  folder.write("v0.1", "max_train_batch_size = 2\nmicro_batch_sizes = [1]\n");
+  REQUIRE(folder.plan({"--compare", "v0.1,exact", "--plot", "figure.svg"}).exit_code == 0);
+  const std::string figure = read_all(folder / "figure.svg");
+  CHECK(has(figure, ", equal to v0.1"));
+  const auto paths = svg_elements(figure, "path");
+  REQUIRE(paths.size() == 2);
+  CHECK(paths[0].of("d") == paths[1].of("d"));
+  CHECK(paths[0].of("d").find('L') == std::string::npos);
+  CHECK(paths[0].number("stroke-width") > paths[1].number("stroke-width"));
+  CHECK(paths[0].of("stroke-dasharray").empty());
+  CHECK_FALSE(paths[1].of("stroke-dasharray").empty());
+  std::vector<std::string> sizes;
+  for (const SvgElement& one : svg_elements(figure, "text")) {
+    if (one.of("text-anchor") == "middle" && one.text.size() <= 2) sizes.push_back(one.text);
+  }
+  CHECK(sizes == std::vector<std::string>{"1", "2"});
 }
 
 TEST_CASE("a policy that refuses the options has its reason in the table") {

@@ -19,6 +19,8 @@ constexpr double kCurveRight = 32;
 constexpr double kCurveTop = 44;
 constexpr double kCurveBottom = 48;
 constexpr double kCurveLegend = 18;
+constexpr int kCurveTicks = 6;
+constexpr LineStyle kFloorStyle{"#444", 1, "6 3"};
 
 struct CurvePoint {
   double budget = 0;
@@ -48,7 +50,7 @@ std::vector<Curve> curves_of(const std::vector<ComparedRun>& runs) {
 class CurvePlane {
  public:
   CurvePlane(std::vector<double> budgets, double most_seconds, double top)
-      : budgets_(std::move(budgets)), most_(most_seconds), top_(top) {
+      : budgets_(std::move(budgets)), most_(end_above(0, most_seconds, kCurveTicks)), top_(top) {
     std::sort(budgets_.begin(), budgets_.end());
     budgets_.erase(std::unique(budgets_.begin(), budgets_.end()), budgets_.end());
   }
@@ -62,8 +64,7 @@ class CurvePlane {
   }
   [[nodiscard]] std::string draw() const {
     std::string svg;
-    const double step = round_step(most_, 6);
-    for (double tick = 0; tick <= most_ * 1.0001; tick += step) {
+    for (const double tick : round_ticks(0, most_, kCurveTicks)) {
       svg += fmt::format(
           "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"#ddd\"/>"
           "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
@@ -84,6 +85,9 @@ class CurvePlane {
                        kCurveHeight - kCurveBottom, kCurveWidth - kCurveRight);
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">budget (log scale)</text>\n",
                        (kCurveLeft + kCurveWidth - kCurveRight) / 2, kCurveHeight - 10);
+    svg += fmt::format(
+        "<text transform=\"translate(14 {:.1f}) rotate(-90)\" text-anchor=\"middle\">time of a step</text>\n",
+        (top_ + kCurveHeight - kCurveBottom) / 2);
     return svg;
   }
 
@@ -93,28 +97,41 @@ class CurvePlane {
   double top_;
 };
 
-std::string draw_curve(const Curve& curve, const CurvePlane& plane, const char* color) {
+std::string path_of(const Curve& curve, const CurvePlane& plane) {
   std::string path;
-  std::string dots;
   for (const CurvePoint& point : curve.points) {
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", plane.x(point.budget), plane.y(point.seconds));
-    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>", plane.x(point.budget),
-                        plane.y(point.seconds), color);
+  }
+  return path;
+}
+
+/// `number`: of the curves before it. The first has discs, the others rings around each other, so that all are seen
+/// where they are equal.
+std::string draw_curve(const Curve& curve, const CurvePlane& plane, size_t number) {
+  const LineStyle style = curve_style(number);
+  const std::string path = path_of(curve, plane);
+  std::string dots;
+  for (const CurvePoint& point : curve.points) {
+    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\" stroke=\"{}\" stroke-width=\"1.4\"/>",
+                        plane.x(point.budget), plane.y(point.seconds), 3 + 2.5 * static_cast<double>(number),
+                        number == 0 ? style.color : "none", style.color);
   }
   if (path.empty()) return {};
-  return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>{}\n", path, color, dots);
+  return fmt::format("<path d=\"{}\" fill=\"none\" {}/>{}\n", path, style.attributes(), dots);
 }
 
 std::string draw_floor(double seconds, const CurvePlane& plane) {
-  return fmt::format(
-      "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"#444\" stroke-dasharray=\"6 3\"/>\n",
-      kCurveLeft, plane.y(seconds), kCurveWidth - kCurveRight);
+  return fmt::format("<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" {3}/>\n", kCurveLeft, plane.y(seconds),
+                     kCurveWidth - kCurveRight, kFloorStyle.attributes());
 }
 
-std::string legend_line(double y, const std::string& line, const std::string& name) {
-  return fmt::format(
-      "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" {}/><text x=\"{}\" y=\"{:.1f}\">{}</text>\n", kCurveLeft,
-      y, kCurveLeft + 28, y, line, kCurveLeft + 36, y + 4, svg_escaped(name));
+std::string remark_on(const std::vector<Curve>& curves, size_t number, const CurvePlane& plane) {
+  if (curves[number].points.empty()) return "fits into none of the budgets";
+  for (size_t i = 0; i < number; ++i) {
+    if (path_of(curves[i], plane) == path_of(curves[number], plane))
+      return fmt::format("on the line of {}", curves[i].name);
+  }
+  return {};
 }
 
 }  // namespace
@@ -137,12 +154,10 @@ std::string comparison_figure(const std::vector<ComparedRun>& runs) {
   std::string body = plane.draw() + draw_floor(computed, plane);
   double y = kCurveTop;
   for (size_t i = 0; i < curves.size(); ++i, y += kCurveLegend) {
-    const char* const color = kFigureColors[i % kFigureColors.size()];
-    const char* const remark = curves[i].points.empty() ? ": fits none of the budgets" : "";
-    body += draw_curve(curves[i], plane, color);
-    body += legend_line(y, fmt::format("stroke=\"{}\" stroke-width=\"2.2\"", color), curves[i].name + remark);
+    body += draw_curve(curves[i], plane, i);
+    body += legend_line(kCurveLeft, y, curve_style(i), curves[i].name, remark_on(curves, i, plane));
   }
-  body += legend_line(y, "stroke=\"#444\" stroke-dasharray=\"6 3\"", "computation alone");
+  body += legend_line(kCurveLeft, y, kFloorStyle, "", "computation alone");
   return svg_document(kCurveWidth, kCurveHeight, kCurveLeft, "Time of a step, by budget", body);
 }
 

@@ -66,8 +66,8 @@ std::vector<PackCompared> compare(const Config& config, const Dataset& dataset, 
   return all;
 }
 
-void write_figure(const std::string& file, const PackStudy& study) {
-  const Result<> written = write_whole(file, pack_figure(study), true);
+void write_figure(const std::string& file, const std::string& figure) {
+  const Result<> written = write_whole(file, figure, true);
   if (written) return;
   throw written.error().with_message("--plot: " + written.error().message());
 }
@@ -82,11 +82,12 @@ int show_pack(const Invocation& invocation, const PackArguments& arguments) {
   if (!arguments.samplers.empty()) {
     const std::vector<PackCompared> all = compare(config, dataset, batch, arguments, progress);
     progress.clear();
+    if (!arguments.figure_file.empty()) write_figure(arguments.figure_file, pack_compare_figure(all));
     return emit(invocation.json ? pack_compare_json(all) : pack_compare_text(all));
   }
   std::optional<Batches> batches;
   const PackStudy study = study_pack(config, dataset, batch, arguments.question, progress, &batches);
-  if (!arguments.figure_file.empty()) write_figure(arguments.figure_file, study);
+  if (!arguments.figure_file.empty()) write_figure(arguments.figure_file, pack_figure(study));
   if (!arguments.export_folder.empty()) export_pack(arguments.export_folder, study, *batches, progress);
   progress.clear();
   return emit(invocation.json ? pack_json(study) : pack_text(study));
@@ -126,10 +127,10 @@ void add_pack(CLI::App& app, Invocation& invocation) {
           ->type_name("SAMPLER,...");
   command
       .add_option("--plot", given->figure_file,
-                  "Plot lengths, fill of the packs and the learning rate of each step into this SVG file")
+                  "Plot lengths, fill of the packs and the learning rate of each step into this SVG file; with --compare, "
+                  "one line for each sampler")
       ->type_name("FILE.svg")
-      ->check(named)
-      ->excludes(compared);
+      ->check(named);
   command
       .add_option(
           "--export", given->export_folder,
@@ -141,7 +142,7 @@ void add_pack(CLI::App& app, Invocation& invocation) {
   command.footer(
       "Examples:\n"
       "  pliant pack pliant.toml --set data.lengths=lengths.npy\n"
-      "  pliant pack pliant.toml --compare next_fit,best_fit,streaming\n"
+      "  pliant pack pliant.toml --compare next_fit,best_fit,streaming --plot samplers.svg\n"
       "  pliant pack pliant.toml --plot packs.svg --export packs\n\n"
       "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   command.callback(

@@ -1,12 +1,13 @@
-// Draws three panels below each other: lengths, fill of the packs, learning rate.
+// Draws three panels below each other: lengths, fill of the packs, learning rate; of one sampler, or of several over
+// each other.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "output.hpp"
 #include "pack/views.hpp"
+#include "plot.hpp"
 #include "svg.hpp"
 
 namespace pliant::cli {
@@ -14,118 +15,156 @@ namespace pliant::cli {
 namespace {
 
 constexpr double kWidth = 720;
-constexpr double kLeft = 72;
+constexpr double kLeft = 92;
 constexpr double kRight = 28;
 constexpr double kFirstPanel = 44;
-constexpr double kPanel = 210;  // with its labels
+constexpr double kPanel = 214;  // with its labels
 constexpr double kPlot = 140;   // the part with the data
+constexpr double kLegendLine = 18;
+constexpr size_t kMostSteps = 160;  // that are drawn as steps; more become a line
 
-using Label = std::function<std::string(double)>;
+using Studies = std::vector<const PackStudy*>;
 
-struct Axis {
-  double from = 0;
-  double to = 1;
-  std::string name;
-  Label label;
+PlotArea area_of(int number, double legend) {
+  return {kLeft, kWidth - kRight, kFirstPanel + legend + number * kPanel + 18, kPlot};
+}
 
-  [[nodiscard]] double part(double value) const { return to > from ? (value - from) / (to - from) : 0.5; }
-  [[nodiscard]] std::vector<double> ticks(int most) const {
-    if (!(to > from)) return {from};
-    const double step = round_step(to - from, most);
-    std::vector<double> at;
-    for (double tick = std::ceil(from / step - 1e-9) * step; tick <= to + step * 1e-9; tick += step) at.push_back(tick);
-    return at;
-  }
-};
+int64_t most_of(const std::vector<int64_t>& counts) {
+  return counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
+}
 
-class Panel {
- public:
-  Panel(int number, const std::string& title, Axis x, Axis y)
-      : top_(kFirstPanel + number * kPanel + 18), x_(std::move(x)), y_(std::move(y)) {
-    svg_ = fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{}</text>\n", kLeft, top_ - 8, svg_escaped(title));
-    for (const double tick : y_.ticks(4)) {
-      svg_ += fmt::format(
-          "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"#ddd\"/>"
-          "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
-          kLeft, y_at(tick), kWidth - kRight, kLeft - 8, y_at(tick) + 4, y_.label(tick));
-    }
-    for (const double tick : x_.ticks(8)) {
-      svg_ += fmt::format(
-          "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#444\"/>"
-          "<text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>\n",
-          x_at(tick), top_ + kPlot, top_ + kPlot + 5, top_ + kPlot + 18, x_.label(tick));
-    }
-    svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", (kLeft + kWidth - kRight) / 2,
-                        top_ + kPlot + 34, svg_escaped(x_.name));
-  }
-
-  /// One bar for each of `heights`, side by side over the whole width.
-  void bars(const std::vector<int64_t>& heights, const char* color) {
-    const double step = (kWidth - kLeft - kRight) / static_cast<double>(heights.size());
-    for (size_t i = 0; i < heights.size(); ++i) {
-      if (heights[i] == 0) continue;
-      const double y = y_at(static_cast<double>(heights[i]));
-      svg_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.2f}\" width=\"{:.1f}\" height=\"{:.2f}\" fill=\"{}\"/>\n",
-                          kLeft + step * static_cast<double>(i), y, std::max(step - 1, 1.0), top_ + kPlot - y, color);
-    }
-  }
-  void line(const std::vector<std::pair<double, double>>& points, const char* color) {
-    std::string path;
-    for (const auto& [x, y] : points)
-      path += fmt::format("{}{:.1f} {:.2f}", path.empty() ? "M" : "L", x_at(x), y_at(y));
-    svg_ += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.4\" stroke-linejoin=\"round\"/>\n",
-                        path, color);
-  }
-  [[nodiscard]] std::string draw() const {
-    return svg_ + fmt::format("<line x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\" stroke=\"#444\"/>\n", kLeft,
-                              top_ + kPlot, kWidth - kRight);
-  }
-
- private:
-  [[nodiscard]] double x_at(double value) const { return kLeft + x_.part(value) * (kWidth - kLeft - kRight); }
-  [[nodiscard]] double y_at(double value) const { return top_ + kPlot * (1 - y_.part(value)); }
-
-  double top_;
-  Axis x_;
-  Axis y_;
-  std::string svg_;
-};
-
-std::string count_label(double value) {
+std::string whole_label(double value) {
   return grouped(std::llround(value));
 }
 
-Axis counts(const std::vector<int64_t>& heights) {
-  const int64_t most = heights.empty() ? 0 : *std::max_element(heights.begin(), heights.end());
-  return {0, static_cast<double>(std::max<int64_t>(most, 1)), "", count_label};
+std::string lengths_panel(const PackStudy& study, double legend) {
+  const auto step = static_cast<double>(study.length_step);
+  const double end = static_cast<double>(study.length_counts.size()) * step + 0.5;
+  PlotPanel panel(area_of(0, legend), fmt::format("Lengths of {} sequences", grouped(study.sequences)),
+                  {0, end, "tokens of a sequence", true, whole_label},
+                  count_axis(most_of(study.length_counts), "sequences"));
+  panel.bars(study.length_counts, 0.5, step, kFigureColors[0]);
+  return panel.draw();
 }
 
-Panel rate_panel(int number, const PackStudy& study) {
-  const RateCurve& curve = *study.learning_rate;
-  const double margin = std::max((curve.most - curve.least) * 0.05, curve.most * 1e-3);
-  const Axis steps{0, static_cast<double>(std::max<int64_t>(study.summary.batches - 1, 1)), "step", count_label};
-  const Axis rates{curve.least - margin, curve.most + margin, "",
-                   [](double value) { return fmt::format("{:.3g}", value); }};
-  Panel panel(number, fmt::format("Learning rate of each step, by {}", study.learning_rate_rule), steps, rates);
-  panel.line(curve.points, kFigureColors[2]);
-  return panel;
+std::string fill_panel(const Studies& studies, double legend) {
+  int64_t most = 0;
+  for (const PackStudy* one : studies) most = std::max(most, most_of(one->fill_counts));
+  const std::string title = studies.size() > 1 ? std::string("Fill of the packs")
+                                               : fmt::format("Fill of {} packs", grouped(studies.front()->packs()));
+  PlotPanel panel(area_of(1, legend), title, {0, 100, "room of a pack that is used, %", true, whole_label},
+                  count_axis(most, "packs"));
+  for (size_t i = 0; i < studies.size(); ++i) {
+    const std::vector<int64_t>& counts = studies[i]->fill_counts;
+    const double width = 100 / static_cast<double>(std::max<size_t>(1, counts.size()));
+    if (studies.size() == 1) {
+      panel.bars(counts, 0, width, kFigureColors[1]);
+    } else {
+      panel.outline(counts, 0, width, curve_style(i));
+    }
+  }
+  return panel.draw();
+}
+
+bool has_rates(const PackStudy& study) {
+  return study.learning_rate && (!study.learning_rate->points.empty() || study.learning_rate->short_last);
+}
+
+/// The rates of whole batches set the scale; that of a short last one may lie outside of it.
+PlotAxis rates_axis(const Studies& studies) {
+  double least = INFINITY;
+  double most = -INFINITY;
+  for (const PackStudy* one : studies) {
+    const RateCurve& curve = *one->learning_rate;
+    for (const auto& [step, rate] : curve.points) {
+      least = std::min(least, rate);
+      most = std::max(most, rate);
+    }
+    if (curve.points.empty()) {  // there is but the short one
+      least = std::min(least, curve.short_last->second);
+      most = std::max(most, curve.short_last->second);
+    }
+  }
+  return value_axis(least, most, "learning rate");
+}
+
+void draw_short_last(PlotPanel& panel, const PlotAxis& rates, const PackStudy& study, const char* color) {
+  const auto& [step, rate] = *study.learning_rate->short_last;
+  const bool below = rate < rates.from;
+  panel.mark(below ? PlotMark::kOpenDown : PlotMark::kOpenUp, step, rate, color);
+}
+
+std::string rates_panel(int number, const Studies& studies, double legend) {
+  const PlotAxis rates = rates_axis(studies);
+  double first = INFINITY;
+  double end = 0;
+  for (const PackStudy* one : studies) {
+    first = std::min(first, static_cast<double>(one->learning_rate->first_step));
+    end = std::max(end, static_cast<double>(one->learning_rate->first_step + one->summary.batches));
+  }
+  const std::string name = first > 0 ? fmt::format("step, from {}", whole_label(first)) : "step";
+  const std::string title = fmt::format("Learning rate, by {}", studies.front()->learning_rate_rule);
+  PlotPanel panel(area_of(number, legend), title, {first, end, name, true, whole_label}, rates);
+  std::string remarks;
+  for (size_t i = 0; i < studies.size(); ++i) {
+    const PackStudy& study = *studies[i];
+    const RateCurve& curve = *study.learning_rate;
+    LineStyle style = studies.size() > 1 ? curve_style(i) : LineStyle{kFigureColors[2], 1.4};
+    const bool every_step =
+        static_cast<int64_t>(curve.points.size()) + (curve.short_last ? 1 : 0) == study.summary.batches;
+    if (every_step && curve.points.size() <= kMostSteps) {
+      panel.steps(curve.points, curve.points.empty() ? end : curve.points.back().first + 1, style);
+    } else {
+      panel.line(curve.points, style);
+    }
+    if (!curve.short_last) continue;
+    draw_short_last(panel, rates, study, style.color);
+    const int64_t packs = study.packs() - (study.summary.batches - 1) * study.global_batch;
+    remarks = studies.size() > 1 ? std::string("triangles: short last batches")
+                                 : fmt::format("triangle: last batch ({} of {} packs), {:.3g}", grouped(packs),
+                                               grouped(study.global_batch), curve.short_last->second);
+  }
+  if (!remarks.empty()) panel.remark(remarks);
+  return panel.draw();
+}
+
+std::string figure_of(const Studies& studies, const std::string& title, const std::string& legend_lines,
+                      double legend) {
+  std::string body = legend_lines + lengths_panel(*studies.front(), legend) + fill_panel(studies, legend);
+  Studies rated;
+  for (const PackStudy* one : studies) {
+    if (has_rates(*one)) rated.push_back(one);
+  }
+  const bool all_rated = rated.size() == studies.size();
+  if (all_rated) body += rates_panel(2, rated, legend);
+  return svg_document(kWidth, kFirstPanel + legend + (all_rated ? 3 : 2) * kPanel, kLeft, title, body);
 }
 
 }  // namespace
 
 std::string pack_figure(const PackStudy& study) {
-  const Axis lengths{0, static_cast<double>(study.longest_sequence), "tokens of a sequence", count_label};
-  Panel of_lengths(0, fmt::format("Lengths of {} sequences", grouped(study.sequences)), lengths,
-                   counts(study.length_counts));
-  of_lengths.bars(study.length_counts, kFigureColors[0]);
-  const Axis fill{0, 100, "fill of a pack, %", count_label};
-  Panel of_fill(1, fmt::format("Fill of {} packs", grouped(study.packs())), fill, counts(study.fill_counts));
-  of_fill.bars(study.fill_counts, kFigureColors[1]);
-  std::string body = of_lengths.draw() + of_fill.draw();
-  int panels = 2;
-  if (study.learning_rate && !study.learning_rate->points.empty()) body += rate_panel(panels++, study).draw();
-  const std::string title = fmt::format("{}: {:.2f} % filled", study.sampler, 100 * study.packing.efficiency);
-  return svg_document(kWidth, kFirstPanel + panels * kPanel, kLeft, title, body);
+  return figure_of(
+      {&study}, fmt::format("{}: {:.2f} % filled", study.sampler, 100 * study.packing.efficiency), "", 0);
+}
+
+std::string pack_compare_figure(const std::vector<PackCompared>& samplers) {
+  Studies studies;
+  std::string legend;
+  double height = 0;
+  for (const PackCompared& one : samplers) {
+    if (!one.study) continue;
+    std::string remark = fmt::format("{}, {:.2f} % filled", counted(one.study->packs(), "pack"),
+                                     100 * one.study->packing.efficiency);
+    for (const PackStudy* before : studies) {
+      if (before->fill_counts != one.study->fill_counts) continue;
+      remark += fmt::format(", fill equal to {}", before->sampler);
+      break;
+    }
+    legend += legend_line(kLeft, kFirstPanel + height, curve_style(studies.size()), one.sampler, remark);
+    height += kLegendLine;
+    studies.push_back(&*one.study);
+  }
+  return figure_of(studies, "Samplers beside each other", legend, height + 10);
 }
 
 }  // namespace pliant::cli

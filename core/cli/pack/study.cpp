@@ -103,6 +103,10 @@ class Look {
     if (step == 0) curve.least = curve.most = rate;
     curve.least = std::min(curve.least, rate);
     curve.most = std::max(curve.most, rate);
+    if (batch_.padding_rows > 0 || batch_.rows < study_.global_batch) {
+      curve.short_last.emplace(static_cast<double>(first_step + step), rate);
+      return;
+    }
     const int64_t stride = 1 + study_.summary.batches / static_cast<int64_t>(kCurvePoints);
     if (step % stride == 0) curve.points.emplace_back(static_cast<double>(first_step + step), rate);
   }
@@ -123,9 +127,11 @@ void describe_dataset(const Dataset& dataset, PackStudy& study) {
     study.tokens += length;
     study.longest_sequence = std::max<int64_t>(study.longest_sequence, length);
   }
-  study.length_counts.assign(kBins, 0);
-  const double step = static_cast<double>(study.longest_sequence) / static_cast<double>(kBins);
-  for (const int32_t length : dataset.lengths) ++study.length_counts[bin_of((length - 0.5) / step / kBins)];
+  constexpr auto kMostBins = static_cast<int64_t>(kBins);
+  study.length_step = (study.longest_sequence + kMostBins - 1) / kMostBins;
+  study.length_counts.assign(static_cast<size_t>((study.longest_sequence - 1) / study.length_step + 1), 0);
+  for (const int32_t length : dataset.lengths)
+    ++study.length_counts[static_cast<size_t>((length - 1) / study.length_step)];
 }
 
 std::optional<LearningRate> rates_for(const Config& config, Batches& batches, const EpochSummary& epoch) {
@@ -193,7 +199,7 @@ PackStudy study_pack(const Config& config, const Dataset& dataset, const PackBat
   for (int64_t epoch = 0; rates && epoch < question.epoch; ++epoch) first_step += batches.epoch(epoch).batches;
   study.summary = batches.epoch(question.epoch);
   study.packing = batches.packing(question.epoch);
-  if (rates) study.learning_rate.emplace();
+  if (rates) study.learning_rate.emplace().first_step = first_step;
   Look(batches, study).run(rates ? &*rates : nullptr, first_step, progress);
   predict_rank_times(config, batch, sizes_for(batch, question), batches, study, progress);
   if (made != nullptr) made->emplace(std::move(batches));

@@ -37,7 +37,9 @@ std::vector<int64_t> sizes_for(const PackBatch& batch, const PackQuestion& quest
 struct RateCurve {
   double least = 0;
   double most = 0;
-  std::vector<std::pair<double, double>> points;  ///< step and rate; at most 1024, evenly spread
+  int64_t first_step = 0;                               ///< of the epoch
+  std::vector<std::pair<double, double>> points;        ///< step and rate of whole batches; at most 1024, evenly spread
+  std::optional<std::pair<double, double>> short_last;  ///< of the last batch where rows of it are empty
 };
 
 /// What ranks lose by waiting for the slowest of them, 0 to 1.
@@ -69,7 +71,8 @@ struct PackStudy {
   double seconds = 0;      ///< planning the epoch and checking every row
   double cpu_seconds = 0;  ///< the same, CPU time of all threads
   Waits waits;
-  std::vector<int64_t> length_counts;  ///< of the data set, in equal steps up to longest_sequence
+  int64_t length_step = 1;             ///< lengths that one of length_counts counts
+  std::vector<int64_t> length_counts;  ///< of the data set: lengths 1 to length_step, and so on; at most 64
   std::vector<int64_t> fill_counts;    ///< rows by the part of their room that is used, in equal steps up to 1
   std::optional<RateCurve> learning_rate;
   std::string learning_rate_rule;  ///< empty without [lr]

@@ -26,6 +26,8 @@ std::string pack_compare_json(const std::vector<PackCompared>& samplers);
 
 /// An SVG figure: lengths, how full the rows are, and the learning rate over the steps where there is one.
 std::string pack_figure(const PackStudy& study);
+/// The same of several samplers over each other. At least one of them has a study.
+std::string pack_compare_figure(const std::vector<PackCompared>& samplers);
 
 /// Throws (exit 2) where `folder` is there and is none or not empty.
 void check_export_folder(const std::filesystem::path& folder);

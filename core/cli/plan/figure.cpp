@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "output.hpp"
@@ -24,8 +23,6 @@ constexpr double kLegendLine = 18;
 constexpr int64_t kColumns = 320;
 constexpr int64_t kSamples = 64;  // heights asked for in one column
 constexpr double kLogFrom = 300;  // last / first from which the x axis is logarithmic
-
-constexpr std::array<const char*, 6> kDashes{"", "6 3", "2 2", "8 3 2 3", "4 2", "1 2"};
 
 class Axes {
  public:
@@ -66,6 +63,12 @@ class Axes {
     }
     svg += fmt::format("<line x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\" stroke=\"#444\"/>\n", kLeft,
                        kHeight - kBottom, kWidth - kRight);
+    if (lowest_ > 0) {
+      svg += fmt::format(
+          "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\" font-size=\"11\" fill=\"#555\">axis begins at {:.0f} "
+          "%</text>\n",
+          kWidth - kRight, top_ - 8, 100 * lowest_);
+    }
     svg +=
         fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">ranks that the cluster has room for{}</text>\n",
                     (kLeft + kWidth - kRight) / 2, kHeight - 10, log_ ? " (log scale)" : "");
@@ -85,10 +88,7 @@ class Axes {
       }
       return at;
     }
-    const double step = std::max(1.0, std::round(round_step(last_ - first_, 8)));
-    for (double tick = std::ceil(first_ / step) * step; tick <= last_; tick += step) {
-      at.push_back(static_cast<int64_t>(tick));
-    }
+    for (const double tick : round_ticks(first_, last_, 8, true)) at.push_back(std::llround(tick));
     return at;
   }
 
@@ -101,9 +101,11 @@ class Axes {
 
 struct Column {
   double x = 0;
+  int64_t sizes = 0;
   double least = 0;
   double mean = 0;
   double greatest = 0;
+  bool operator==(const Column&) const = default;
 };
 
 /// What the heights are over the sizes of each column; one column for each size when they are few.
@@ -117,7 +119,7 @@ std::vector<Column> columns_of(const Series& series, const Axes& axes, int64_t f
                              ? last + 1
                              : std::clamp(static_cast<int64_t>(std::floor(axes.size_at(part))) + 1, from + 1, last + 1);
     const int64_t stride = std::max<int64_t>(1, (past - from) / kSamples);
-    Column column{axes.x((static_cast<double>(from) + static_cast<double>(past - 1)) / 2), 2, 0, -1};
+    Column column{axes.x((static_cast<double>(from) + static_cast<double>(past - 1)) / 2), past - from, 2, 0, -1};
     int64_t asked = 0;
     for (int64_t size = from; size < past; size += stride, ++asked) {
       const double height = series.height(size);
@@ -132,8 +134,16 @@ std::vector<Column> columns_of(const Series& series, const Axes& axes, int64_t f
   return columns;
 }
 
-std::string draw_series(const std::vector<Column>& columns, const Axes& axes, size_t index) {
-  const char* color = kFigureColors[index % kFigureColors.size()];
+/// Each height from half way to the size before to half way to the next: between two sizes there is none.
+std::string steps_of(const std::vector<Column>& columns, const Axes& axes) {
+  std::string path = fmt::format("M{:.1f} {:.2f}", columns.front().x, axes.y(columns.front().mean));
+  for (size_t i = 1; i < columns.size(); ++i) {
+    path += fmt::format("H{:.1f}V{:.2f}", (columns[i - 1].x + columns[i].x) / 2, axes.y(columns[i].mean));
+  }
+  return path + fmt::format("H{:.1f}", columns.back().x + (columns.size() == 1 ? 1 : 0));
+}
+
+std::string draw_series(const std::vector<Column>& columns, const Axes& axes, const LineStyle& style) {
   std::string band;
   std::string line;
   bool spread = false;
@@ -146,26 +156,21 @@ std::string draw_series(const std::vector<Column>& columns, const Axes& axes, si
   for (auto column = columns.rbegin(); column != columns.rend(); ++column) {
     band += fmt::format("L{:.1f} {:.2f}", column->x, axes.y(column->least));
   }
+  const bool by_size = std::all_of(columns.begin(), columns.end(), [](const Column& one) { return one.sizes == 1; });
   std::string svg;
-  if (spread) svg += fmt::format("<path d=\"{}Z\" fill=\"{}\" fill-opacity=\"0.18\"/>\n", band, color);
-  svg += fmt::format(
-      "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\" stroke-linejoin=\"round\" "
-      "stroke-dasharray=\"{}\"/>\n",
-      line, color, kDashes[index % kDashes.size()]);
+  if (spread) svg += fmt::format("<path d=\"{}Z\" fill=\"{}\" fill-opacity=\"0.18\"/>\n", band, style.color);
+  svg += fmt::format("<path d=\"{}\" fill=\"none\" {} stroke-linejoin=\"round\"/>\n",
+                     by_size ? steps_of(columns, axes) : line, style.attributes());
   return svg;
 }
 
-std::string draw_legend(const std::vector<Series>& series) {
-  std::string svg;
-  double y = kTop;
-  for (size_t i = 0; i < series.size(); ++i, y += kLegendLine) {
-    svg += fmt::format(
-        "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"2.2\" "
-        "stroke-dasharray=\"{}\"/><text x=\"{}\" y=\"{:.1f}\"><tspan font-weight=\"bold\">{}</tspan>  {}</text>\n",
-        kLeft, y, kLeft + 28, y, kFigureColors[i % kFigureColors.size()], kDashes[i % kDashes.size()], kLeft + 36,
-        y + 4, svg_escaped(series[i].name), svg_escaped(series[i].remark));
+/// ", equal to v0.1" where an earlier one has the same heights at all sizes.
+std::string equal_text(const std::vector<Series>& series, const std::vector<std::vector<Column>>& drawn,
+                       size_t number) {
+  for (size_t i = 0; i < number; ++i) {
+    if (drawn[i] == drawn[number]) return fmt::format(", equal to {}", series[i].name);
   }
-  return svg;
+  return {};
 }
 
 }  // namespace
@@ -183,8 +188,11 @@ std::string efficiency_figure(const std::vector<Series>& series, int64_t first, 
   lowest = std::max(0.0, std::floor(10 * lowest - 0.2) / 10);  // a round tick, a little below
   const Axes axes(first, last, lowest, top);
   std::string body = axes.draw();
-  for (size_t i = 0; i < drawn.size(); ++i) body += draw_series(drawn[i], axes, i);
-  body += draw_legend(series);
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    body += draw_series(drawn[i], axes, curve_style(i));
+    body += legend_line(kLeft, kTop + kLegendLine * static_cast<double>(i), curve_style(i), series[i].name,
+                        series[i].remark + equal_text(series, drawn, i));
+  }
   return svg_document(kWidth, kHeight, kLeft, title, body);
 }
 

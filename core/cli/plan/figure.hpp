@@ -15,7 +15,8 @@ struct Series {
 };
 
 /// Sizes `first`..`last`, first >= 1. At most kColumns * kSamples heights of each series are asked for: where sizes are
-/// more than columns, a band from the least to the greatest height of a column, and a line of their mean.
+/// more than columns, a band from the least to the greatest height of a column, and a line of their mean; else steps,
+/// as there is nothing between two sizes.
 std::string efficiency_figure(const std::vector<Series>& series, int64_t first, int64_t last, const std::string& title);
 
 }  // namespace pliant::cli

@@ -85,7 +85,8 @@ void apply(Lineage& lineage, LedgerRecord&& record) {
 /// Replays the lines of one file, in order.
 class Replay {
  public:
-  explicit Replay(const std::filesystem::path& file) : file_(file) {}
+  explicit Replay(const std::filesystem::path& file, const std::function<void(const LedgerRecord&)>& see = {})
+      : file_(file), see_(see) {}
 
   Result<> run(int fd) {
     std::string pending;
@@ -126,6 +127,7 @@ class Replay {
       return damaged(whole_bytes == 0 ? "it is not the header" : "it is a second header");
     }
     if (const std::string reason = objection(lineage, *record); !reason.empty()) return damaged(reason);
+    if (see_) see_(*record);
     apply(lineage, std::move(*record));
     whole_bytes += line.size() + 1;
     ++lines_;
@@ -145,6 +147,7 @@ class Replay {
   }
 
   const std::filesystem::path& file_;
+  std::function<void(const LedgerRecord&)> see_;
   int64_t lines_ = 0;
 };
 
@@ -293,10 +296,10 @@ Result<Ledger> Ledger::open(const std::filesystem::path& file) {
   return Ledger(std::move(state));
 }
 
-Result<Lineage> Ledger::replay(const std::filesystem::path& file) {
+Result<Lineage> Ledger::replay(const std::filesystem::path& file, const std::function<void(const LedgerRecord&)>& see) {
   Result<FileDescriptor> fd = open_file(file, O_RDONLY, "open the ledger");
   if (!fd) return failed(std::move(fd));
-  Replay replay(file);
+  Replay replay(file, see);
   if (auto done = replay.run(fd->get()); !done) return failed(std::move(done));
   return std::move(replay.lineage);
 }

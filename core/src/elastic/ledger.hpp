@@ -3,16 +3,25 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/result.hpp"
 #include "pliant/batches.hpp"
 #include "pliant/plan.hpp"
+#include "pliant/report.hpp"
 
 namespace pliant::elastic {
+
+/// The first line of a ledger.
+struct HeaderRecord {
+  std::string run_id;
+  std::string fingerprint;
+};
 
 /// Step `step` is final: every rank of `generation` had reduced it.
 struct CommitRecord {
@@ -36,6 +45,7 @@ struct GenerationRecord {
   int64_t next_step = 0;
   std::string reason;    ///< "start", "worker 2 was killed by signal 9", ...
   std::string config{};  ///< digest of its config (digest_of_config); empty in ledgers that did not say
+  GroupCause cause = GroupCause::kUnknown;  ///< kUnknown in ledgers that did not say
 };
 
 struct SnapshotRecord {
@@ -57,6 +67,9 @@ struct NotFiniteRecord {
   std::string reason;
 };
 
+using LedgerRecord =
+    std::variant<HeaderRecord, CommitRecord, GenerationRecord, SnapshotRecord, RestartRecord, NotFiniteRecord>;
+
 /// What replaying a ledger gives.
 struct Lineage {
   std::string run_id;                 ///< of the header
@@ -77,8 +90,9 @@ class Ledger {
   /// Opens for appending and replays. A torn last line (the writer died) is cut off; damage elsewhere is kDataLoss with
   /// the line.
   static Result<Ledger> open(const std::filesystem::path& file);
-  /// Reads only.
-  static Result<Lineage> replay(const std::filesystem::path& file);
+  /// Reads only. `see` gets every record in the order of the file, also those that did not survive, before it counts.
+  static Result<Lineage> replay(const std::filesystem::path& file,
+                                const std::function<void(const LedgerRecord&)>& see = {});
   /// True for a file without one whole line: whoever began it died before it held anything.
   static bool is_blank(const std::filesystem::path& file);
   /// What survives of the lineage in a new file, also where this one's is no longer in place or whole.

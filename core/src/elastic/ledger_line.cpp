@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <boost/crc.hpp>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/json_depth.hpp"
 
@@ -24,6 +26,13 @@ constexpr std::string_view kChecksumOpens = R"(,"crc":")";
 constexpr std::string_view kChecksumCloses = R"("})";
 constexpr size_t kChecksumDigits = 8;
 constexpr size_t kChecksumSize = kChecksumOpens.size() + kChecksumDigits + kChecksumCloses.size();
+
+/// Words of causes; kUnknown has none.
+constexpr std::array<std::pair<GroupCause, const char*>, 5> kCauses{{{GroupCause::kStart, "start"},
+                                                                     {GroupCause::kLoss, "loss"},
+                                                                     {GroupCause::kLeave, "leave"},
+                                                                     {GroupCause::kJoin, "join"},
+                                                                     {GroupCause::kFault, "fault"}}};
 
 /// Why a line is refused.
 struct Refusal {
@@ -83,6 +92,9 @@ Json to_json(const GenerationRecord& record) {
             {"next_step", record.next_step},
             {"reason", record.reason}};
   if (!record.config.empty()) json["config"] = record.config;
+  for (const auto& [cause, word] : kCauses) {
+    if (cause == record.cause) json["cause"] = word;
+  }
   return json;
 }
 
@@ -179,6 +191,16 @@ bool flag_of(const Json& object, const char* key) {
   return found->get<bool>();
 }
 
+/// kUnknown for a word of a later release.
+GroupCause cause_of(const Json& object) {
+  if (!object.contains("cause")) return GroupCause::kUnknown;
+  const std::string text = text_field(object, "cause");
+  for (const auto& [cause, word] : kCauses) {
+    if (text == word) return cause;
+  }
+  return GroupCause::kUnknown;
+}
+
 CommitRecord commit_of(const Json& object) {
   CommitRecord record;
   record.step = count_field(object, "step");
@@ -212,9 +234,12 @@ LedgerRecord record_of(const Json& object) {
   if (kind == "not_finite") return NotFiniteRecord{count_field(object, "step"), text_field(object, "reason")};
   if (kind == "restart") return RestartRecord{count_field(object, "step")};
   if (kind == "generation") {
-    return GenerationRecord{count_field(object, "generation"), count_field(object, "world_size"),
-                            count_field(object, "next_step"), text_field(object, "reason"),
-                            object.contains("config") ? text_field(object, "config") : std::string()};
+    return GenerationRecord{count_field(object, "generation"),
+                            count_field(object, "world_size"),
+                            count_field(object, "next_step"),
+                            text_field(object, "reason"),
+                            object.contains("config") ? text_field(object, "config") : std::string(),
+                            cause_of(object)};
   }
   if (kind != "ledger") throw Refusal{fmt::format("this release does not know records of kind `{}`", kind)};
   const int64_t version = count_field(object, "version");

@@ -3,21 +3,11 @@
 
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "base/result.hpp"
 #include "elastic/ledger.hpp"
 
 namespace pliant::elastic {
-
-/// The first line of a ledger.
-struct HeaderRecord {
-  std::string run_id;
-  std::string fingerprint;
-};
-
-using LedgerRecord =
-    std::variant<HeaderRecord, CommitRecord, GenerationRecord, SnapshotRecord, RestartRecord, NotFiniteRecord>;
 
 /// With the final newline. Text that is not UTF-8 is mended, so that decode_line always reads what this wrote.
 std::string encode_line(const LedgerRecord& record);

@@ -217,10 +217,10 @@ void Group::finish_step(const CommitRecord& record) {
     phase_ = Phase::kSaving;
     saver_ = commit.compare ? -1 : ranks_.front();
   } else if (!leavers.empty()) {
-    regroup(leavers);
+    regroup({GroupCause::kLeave, leavers});
   } else if (commit.wait) {
     grown_at_ = time();
-    regroup("a worker joined");
+    regroup({GroupCause::kJoin, "a worker joined"});
   }
 }
 

@@ -37,7 +37,7 @@ bool Group::states_agree() {
     if (part_with_others(states, *right, fmt::format("began step {}", committed_))) return false;
     actions_.interrupted();
     abort_generation();
-    regroup("some ranks had copied a wrong state");
+    regroup({GroupCause::kFault, "some ranks had copied a wrong state"});
     return false;
   }
   ++digests_;

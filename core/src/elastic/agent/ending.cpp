@@ -141,7 +141,7 @@ void Group::lost(const Member& member, const std::string& how, int code) {
       return end({75, "no valid world size", reason}, true);
     }
   }
-  if (was_rank || phase_ == Phase::kStarting) regroup(how);
+  if (was_rank || phase_ == Phase::kStarting) regroup({GroupCause::kLoss, how});
 }
 
 void Group::replace(bool too_early) {

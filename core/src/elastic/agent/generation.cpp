@@ -55,7 +55,7 @@ bool Group::starters_are_due() const {
   });
 }
 
-void Group::regroup(const std::string& reason) {
+void Group::regroup(const GroupReason& reason) {
   reason_ = reason;
   phase_ = Phase::kStarting;
   cut_off_at_.reset();
@@ -87,7 +87,7 @@ void Group::regroup(const std::string& reason) {
   if (count + leaving < static_cast<int64_t>(members_.size()) || owed() > 0) return;  // some may still come
   end({75, "no valid world size",
        fmt::format("{} workers are left, fewer than the smallest valid world size{}; {}", count, why_not(count),
-                   reason)},
+                   reason.text)},
       false);
 }
 
@@ -107,7 +107,7 @@ void Group::wait_for_rendezvous(const Error& error) {
   if (first) actions_.event(fmt::format("{}; retrying", error.message()), true);
 }
 
-void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason) {
+void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const GroupReason& reason) {
   const Result<int64_t> generation = actions_.next_generation(world_size);
   if (!generation) return wait_for_rendezvous(generation.error());
   refused_by_rendezvous_since_.reset();
@@ -143,7 +143,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
     }
     if (static_cast<int64_t>(next_ranks.size()) > world_size) stay_ = world_size;
   }
-  const GenerationRecord record{*generation, world_size, next_step, reason};
+  const GenerationRecord record{*generation, world_size, next_step, reason.text, {}, reason.cause};
   if (const auto recorded = stay_ > 0 ? Result<>{} : actions_.record(record); !recorded) {
     return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
   }

@@ -257,7 +257,7 @@ void Group::on(WorkerId worker, Member& member, const Copying& message) {
           fmt::format("gave up twice between the commit of step {} and the next step, and was killed", committed_ - 1));
   }
   abort_generation();  // it goes on with a part that this rank has begun to give away
-  regroup(fmt::format("{} holds an incomplete part of a state", label(worker)));
+  regroup({GroupCause::kFault, fmt::format("{} holds an incomplete part of a state", label(worker))});
 }
 
 void Group::on(WorkerId worker, Member& member, const Formed& message) {
@@ -289,11 +289,11 @@ void Group::on(WorkerId worker, Member& member, const Formed& message) {
   }
   phase_ = Phase::kRunning;
   const auto standing = static_cast<int64_t>(ranks_.size());
-  if (standing < (stood_ > 0 ? stood_ : options_.workers)) shrunk_by_ = reason_;
+  if (standing < (stood_ > 0 ? stood_ : options_.workers)) shrunk_by_ = reason_.text;
   if (standing >= options_.workers) shrunk_by_.clear();
   stood_ = standing;
   actions_.event(fmt::format("generation {}: {} {} from step {} ({})", generation_, ranks_.size(),
-                             ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_),
+                             ranks_.size() == 1 ? "rank" : "ranks", committed_, reason_.text),
                  false);
   try_commit();  // a quick rank's vote may overtake a slow rank's Formed: they come over different sockets
 }
@@ -375,7 +375,7 @@ void Group::on(WorkerId worker, Member& member, const Broken& message) {
   } else if (too_often || common) {
     return end(over, true);
   }
-  regroup(line);
+  regroup({GroupCause::kFault, line});
 }
 
 void Group::forget_breaks_of(WorkerId worker) {

@@ -173,13 +173,13 @@ class Group {
   /// Sends Tell once.
   void ask(WorkerId worker, Member& member);
   void abort_generation();
-  void regroup(const std::string& reason);
+  void regroup(const GroupReason& reason);
   /// Where the writer of a snapshot that was due died with it, `holder` of the last commit writes one.
   void ask_for_due_snapshot(WorkerId holder);
   /// Takes the rank from `member`; says so where it gets no other because its process is stopped.
   void leave(WorkerId worker, Member& member, bool usable);
   void wait_for_rendezvous(const Error& error);
-  void form(const std::vector<WorkerId>& usable, int64_t world_size, const std::string& reason);
+  void form(const std::vector<WorkerId>& usable, int64_t world_size, const GroupReason& reason);
   void try_commit();
   /// Ranks of a sharded job have parted: the job ends, at once or when that has lasted a moment, in which those that
   /// are behind show with whom they go.
@@ -307,7 +307,7 @@ class Group {
   bool id_shared_ = false;  ///< its ranks have the id of its communicator
   bool aborted_ = false;    ///< it was given up
   int64_t generation_ = 0;
-  std::string reason_ = "start";
+  GroupReason reason_;
   int64_t generations_ = 0;
   int64_t stood_ = 0;  ///< world size
   std::string shrunk_by_;

@@ -13,6 +13,12 @@
 
 namespace pliant::elastic {
 
+/// Why a group is formed.
+struct GroupReason {
+  GroupCause cause = GroupCause::kStart;
+  std::string text = "start";
+};
+
 /// A snapshot that was recorded since states were last compared.
 struct UnconfirmedSnapshot {
   SnapshotRecord record;

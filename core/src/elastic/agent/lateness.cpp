@@ -119,7 +119,7 @@ void Group::leave_out_stopped() {
     const std::string line = fmt::format("{} is stopped", label(id));
     actions_.interrupted();
     abort_generation();
-    return regroup(line);
+    return regroup({GroupCause::kFault, line});
   }
 }
 
@@ -130,7 +130,7 @@ void Group::give_up_move() {
     if (members_.at(id).stage >= Stage::kJoining) continue;
     const std::string line = fmt::format("{} did not join", label(id));
     abort_generation();
-    return regroup(line);
+    return regroup({GroupCause::kFault, line});
   }
 }
 
@@ -151,7 +151,7 @@ void Group::resolve_cut_off() {
   // All processes live, so the link does not. If the group stood before somebody joined, that one is let go first.
   bar_joiners(line, true);
   abort_generation();
-  regroup(line);
+  regroup({GroupCause::kFault, line});
 }
 
 bool Group::bar_joiners(const std::string& line, bool costs) {
@@ -301,7 +301,7 @@ void Group::fence_hung(double waited) {
     return end({1, "failed", line}, true);
   }
   abort_generation();
-  regroup(line);
+  regroup({GroupCause::kFault, line});
 }
 
 }  // namespace pliant::elastic

@@ -40,7 +40,7 @@ void Group::take_over(const std::string& owners, int64_t bytes_moved) {
   }
   if (bytes_moved > 0) {
     bytes_moved_ += bytes_moved;
-    actions_.event(fmt::format("{} bytes of the state moved to new owners ({})", bytes_moved, reason_), false);
+    actions_.event(fmt::format("{} bytes of the state moved to new owners ({})", bytes_moved, reason_.text), false);
   }
   dismiss_leavers();
 }
