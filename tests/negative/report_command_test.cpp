@@ -117,7 +117,7 @@ TEST_CASE("what is no run, or has no whole ledger, is refused with what to give 
   const ScratchFolder folder;
   const Outcome nothing = run_pliant(folder, {"report", "nowhere"});
   CHECK(nothing.exit_code == 2);
-  CHECK(has(nothing.err, "nowhere is no directory; give the directory of a run, such as pliant-runs/NAME/latest"));
+  CHECK(has(nothing.err, "nowhere is not a directory; give the directory of a run, such as pliant-runs/NAME/latest"));
   std::filesystem::create_directory(folder / "run");
   const Outcome empty = run_pliant(folder, {"report", "run", "--json"});
   CHECK(empty.exit_code == 2);
@@ -126,7 +126,7 @@ TEST_CASE("what is no run, or has no whole ledger, is refused with what to give 
   pliant::test::write_all(folder / "run/ledger.jsonl", "{\"record\":\"led");
   const Outcome torn = run_pliant(folder, {"report", "run"});
   CHECK(torn.exit_code == 1);
-  CHECK(has(torn.err, "it holds no whole header"));
+  CHECK(has(torn.err, "it has no complete header"));
   CHECK(run_pliant(folder, {"report"}).exit_code == 2);
 }
 

@@ -126,7 +126,7 @@ std::string draw_floor(double seconds, const CurvePlane& plane) {
 }
 
 std::string remark_on(const std::vector<Curve>& curves, size_t number, const CurvePlane& plane) {
-  if (curves[number].points.empty()) return "fits into none of the budgets";
+  if (curves[number].points.empty()) return "fits none of the budgets";
   for (size_t i = 0; i < number; ++i) {
     if (path_of(curves[i], plane) == path_of(curves[number], plane))
       return fmt::format("on the line of {}", curves[i].name);

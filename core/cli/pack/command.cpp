@@ -126,9 +126,10 @@ void add_pack(CLI::App& app, Invocation& invocation) {
           ->check(offers_plugins("sampler"))
           ->type_name("SAMPLER,...");
   command
-      .add_option("--plot", given->figure_file,
-                  "Plot lengths, fill of the packs and the learning rate of each step into this SVG file; with --compare, "
-                  "one line for each sampler")
+      .add_option(
+          "--plot", given->figure_file,
+          "Plot lengths, fill of the packs and the learning rate of each step into this SVG file; with --compare, "
+          "one line for each sampler")
       ->type_name("FILE.svg")
       ->check(named);
   command

@@ -52,7 +52,7 @@ std::string fill_panel(const Studies& studies, double legend) {
   for (const PackStudy* one : studies) most = std::max(most, most_of(one->fill_counts));
   const std::string title = studies.size() > 1 ? std::string("Fill of the packs")
                                                : fmt::format("Fill of {} packs", grouped(studies.front()->packs()));
-  PlotPanel panel(area_of(1, legend), title, {0, 100, "room of a pack that is used, %", true, whole_label},
+  PlotPanel panel(area_of(1, legend), title, {0, 100, "fill of a pack, %", true, whole_label},
                   count_axis(most, "packs"));
   for (size_t i = 0; i < studies.size(); ++i) {
     const std::vector<int64_t>& counts = studies[i]->fill_counts;
@@ -143,8 +143,7 @@ std::string figure_of(const Studies& studies, const std::string& title, const st
 }  // namespace
 
 std::string pack_figure(const PackStudy& study) {
-  return figure_of(
-      {&study}, fmt::format("{}: {:.2f} % filled", study.sampler, 100 * study.packing.efficiency), "", 0);
+  return figure_of({&study}, fmt::format("{}: {:.2f} % filled", study.sampler, 100 * study.packing.efficiency), "", 0);
 }
 
 std::string pack_compare_figure(const std::vector<PackCompared>& samplers) {
@@ -153,8 +152,8 @@ std::string pack_compare_figure(const std::vector<PackCompared>& samplers) {
   double height = 0;
   for (const PackCompared& one : samplers) {
     if (!one.study) continue;
-    std::string remark = fmt::format("{}, {:.2f} % filled", counted(one.study->packs(), "pack"),
-                                     100 * one.study->packing.efficiency);
+    std::string remark =
+        fmt::format("{}, {:.2f} % filled", counted(one.study->packs(), "pack"), 100 * one.study->packing.efficiency);
     for (const PackStudy* before : studies) {
       if (before->fill_counts != one.study->fill_counts) continue;
       remark += fmt::format(", fill equal to {}", before->sampler);

@@ -32,7 +32,7 @@ void add_report(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
       "report", "Show the course of a run: loss, learning rate, world size, losses of workers and recoveries");
   const auto given = std::make_shared<ReportArguments>();
-  command->add_option("RUN", given->run, "The directory of a run")->required();
+  command->add_option("RUN", given->run, "The run directory")->required();
   command
       ->add_option("--plot", given->figure_file,
                    "Draw loss, learning rate and world size over the steps into this SVG file, with a mark for each "
