@@ -8,8 +8,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <system_error>
 
 #include "actions.hpp"
 #include "base/environment.hpp"
@@ -123,8 +125,15 @@ std::string shell_word(std::string_view word) {
 /// The line of `pliant run` with the -- that it lacks in front of `program`; "" where `program` is none.
 std::string with_dashes(const CLI::App& command, const std::string& program, int argc, char** argv) {
   const bool takes_program = command_line(command) == "pliant run";
-  const auto at = std::find(argv + 1, argv + argc, program);
+  auto at = std::find(argv + 1, argv + argc, program);
   if (!takes_program || program.rfind('-', 0) == 0 || at == argv + argc) return {};
+  // A word before it that is neither a config nor the value of a flag is the program, and this its first argument.
+  const auto is_flag = [](const char* word) { return std::string_view(word).starts_with("-"); };
+  std::error_code ignored;
+  const bool is_program = at - argv > 2 && !is_flag(at[-1]) && !is_flag(at[-2]) &&
+                          std::filesystem::path(at[-1]).extension() != ".toml" &&
+                          !std::filesystem::exists(at[-1], ignored);
+  if (is_program) --at;
   std::string line = "pliant";
   for (char** word = argv + 1; word != argv + argc; ++word) {
     if (word == at) line += " --";

@@ -183,6 +183,9 @@ TEST_CASE("a program without its -- is recognised, and the whole line shown") {
   CHECK(has(outcome.err,
             "unexpected argument 'python'; what stands behind -- is the program to run:\n"
             "  pliant run job.toml -- python train.py --lr 0.1 'two words'\n"));
+  CHECK(has(run_pliant(folder, {"run", "python", "train.py"}).err, "  pliant run -- python train.py\n"));
+  CHECK(has(run_pliant(folder, {"run", "job.toml", "--workers", "2", "a.sh"}).err,
+            "  pliant run job.toml --workers 2 -- a.sh\n"));
   CHECK_FALSE(has(run_pliant(folder, {"plan", "job.toml", "python"}).err, " -- "));
   CHECK_FALSE(has(run_pliant(folder, {"run", "job.toml", "--resum"}).err, " -- "));
 }
