@@ -114,7 +114,7 @@ TEST_CASE("with digests at some steps only, arrays are named at the next digest,
   CHECK(by_loss.summary["against"]["parts"] == both_parts);
   CHECK(by_loss.summary["against"]["parts_step"] == 10);
   CHECK(has(by_loss.out, "has another loss: "));
-  CHECK(has(by_loss.out, "; step 10, the next with a digest in both, begins with another state: (rest), weights"));
+  CHECK(has(by_loss.out, "; step 10, the next with a digest in both runs, begins with another state: (rest), weights"));
   // As if the losses had not shown it.
   const std::vector<CommitRecord> right = commits_of(well);
   const fs::path ledger = wrong.latest() / "ledger.jsonl";
