@@ -122,7 +122,7 @@ TEST_CASE(
   CHECK(job.ledger("restart").back()["step"] == 4);
   CHECK(
       has(ended.err, "the snapshot of step 8 is dropped: all workers with its state were lost before it was compared"));
-  CHECK(has(ended.err, "no worker holds step 8: back to the snapshot of step 4"));
+  CHECK(has(ended.err, "no worker holds step 8: going back to the snapshot of step 4"));
 }
 
 TEST_CASE("a job that is stopped by what is not finite keeps its last step, compared by whatever digest_every says") {

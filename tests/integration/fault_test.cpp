@@ -487,7 +487,7 @@ TEST_CASE("a stopped spare is continued when nobody else is left") {
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
   CHECK(ended.err.find("worker 2, which is stopped: step 0 would be lost with it") != std::string::npos);
-  CHECK(ended.err.find("no worker holds step 12: back to step 1") != std::string::npos);
+  CHECK(ended.err.find("no worker holds step 12: going back to step 1") != std::string::npos);
   CHECK(job.processes_left() == 0);
 }
 
