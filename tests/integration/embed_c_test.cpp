@@ -20,7 +20,7 @@ std::string embed_config(const std::string& run_keys) {
   const std::string workers = "workers = 4\n";
   const size_t at = text.find(workers);
   REQUIRE(at != std::string::npos);
-  return text.replace(at, workers.size(), run_keys + "\n");
+  return text.replace(at, workers.size(), "name = \"toy\"\n" + run_keys + "\n");
 }
 
 void check_whole(const JobRunner& job, const Ended& ended) {

@@ -163,7 +163,7 @@ std::string Study::learning_rate_text() const {
   const std::string& rule = config_.use("lr");
   if (lr.base_batch == 0) {
     return rule == "none" ? fmt::format("{}", lr.base_lr)
-                          : fmt::format("{} at the mean batch; rule \"{}\" by {}", lr.base_lr, rule, lr.unit);
+                          : fmt::format("{} at the mean batch; rule \"{}\" on {}", lr.base_lr, rule, lr.unit);
   }
   if (shown_.learning_rate) {
     return fmt::format("{:.6g}; rule \"{}\", {} at {} {}", *shown_.learning_rate, rule, lr.base_lr, lr.base_batch,
