@@ -103,7 +103,7 @@ class Findings {
     std::error_code error;
     if (folder.value.text.empty() || fs::is_directory(folder.value.text, error)) return;
     add(folder.value.origin,
-        Error(Status::kNotFound, fmt::format("run.working_dir: {} is no directory", folder.value.text),
+        Error(Status::kNotFound, fmt::format("run.working_dir: {} is not a directory", folder.value.text),
               ExitCode::kUsage));
   }
 

@@ -43,7 +43,7 @@ class BadPieces {
     refuse(step, micro, {half, size, from}, "gradient_size() said");
     refuse(step, micro, {0, size, nullptr}, "is a null pointer");
     refuse(step, micro, {0, half, from, static_cast<pliant::DType>(99)}, "has the type 99");
-    refuse(step, {{micro.rows.first + 1, micro.rows.count}}, {0, half, from}, "does not fit");
+    refuse(step, {{micro.rows.first + 1, micro.rows.count}}, {0, half, from}, "is out of order");
     step.add_piece(micro, {0, half, from});
     refuse(step, micro, {0, half, from}, "overlaps a piece that was added before");
     refuse(step, micro, {half - 1, 2, from}, "overlaps a piece that was added before");
@@ -52,8 +52,8 @@ class BadPieces {
     refuse_foreign(step, micro, size);
     step.add_piece(micro, {half, size - half, from + half});
     step.add(micro, loss);
-    must_refuse("does not fit", [&] { step.add(micro, loss); });
-    refuse(step, micro, {0, half, from}, "does not fit");
+    must_refuse("is out of order", [&] { step.add(micro, loss); });
+    refuse(step, micro, {0, half, from}, "is out of order");
     session_.stream().synchronize();  // before the piece is freed
   }
   /// When the step is committed, or has been given up.

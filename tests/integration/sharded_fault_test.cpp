@@ -665,7 +665,7 @@ TEST_CASE("a snapshot of another model or run is refused by its name, and the ri
   write_all(newest, read_all(stranger.latest() / "snapshots/step-00000008.snapshot"));
   const Ended ended = resume(job);
   CHECK(ended.exit_code == 2);
-  CHECK(has(ended.err, "step-00000008.snapshot is of the run "));
+  CHECK(has(ended.err, "step-00000008.snapshot is that of run "));
   write_all(newest, own);
   check_undisturbed(job, resume(job, {"coordinator.use=\"eager\"", "run.workers=2"}));
 }

@@ -230,5 +230,5 @@ TEST_CASE("a budget that cannot hold the largest module is refused before anythi
   INFO(with.err);
   CHECK(with.exit_code == 0);
   CHECK(has(with.out, "DeepSpeed's estimate"));
-  CHECK(has(with.out, "activations"));
+  CHECK(has(with.out, "Activations"));
 }

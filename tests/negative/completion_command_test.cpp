@@ -122,7 +122,7 @@ TEST_CASE("completion and man refuse what they do not know, and a directory that
   CHECK(shell.err.find("unknown command 'bsh'; did you mean 'bash'?") != std::string::npos);
   const Outcome none = run_pliant(folder, {"completion"});
   CHECK(none.exit_code == 2);
-  CHECK(none.err.find("a command is missing: bash, zsh, fish, plugins") != std::string::npos);
+  CHECK(none.err.find("a command is missing; commands: bash, zsh, fish, plugins") != std::string::npos);
   const Outcome section = run_pliant(folder, {"completion", "plugins", "smapler"});
   CHECK(section.exit_code == 2);
   CHECK(section.err.find("must be accelerator, balancer, ") != std::string::npos);

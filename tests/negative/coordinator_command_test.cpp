@@ -108,7 +108,7 @@ TEST_CASE("lists show every call with its actions by name") {
   CHECK(says(eager.out,
              "step 1: leave layer.0, backward: release layer.0.weight; release layer.0.bias; reduce "
              "layer.0.weight; reduce layer.0.bias\n"));
-  CHECK(says(eager.out, "whole at once"));
+  CHECK(says(eager.out, "peak gathered"));
   const std::vector<std::string> many{"--layers", "8", "--elements", "1000000", "--lists"};
   const Outcome planned = simulated(folder, "[coordinator]\nuse = \"planned\"\nbudget = 40000000\n", many);
   CHECK(planned.exit_code == 0);

@@ -84,9 +84,9 @@ TEST_CASE("text without quotes is said to be text, and words for true and false 
 }
 
 TEST_CASE("a misspelt table of a plugin that waits for its options is named, and what to write") {
-  refused(
-      "[elasticity]\nuse = 'exact'\n[elasticity.exatc]\nmax_train_batch_size = 12\nmicro_batch_sizes = [1]\n",
-      {"pliant.toml:4:13: error: [elasticity.exatc] belongs to no installed plugin", "note: write [elasticity.exact]"});
+  refused("[elasticity]\nuse = 'exact'\n[elasticity.exatc]\nmax_train_batch_size = 12\nmicro_batch_sizes = [1]\n",
+          {"pliant.toml:4:13: error: [elasticity.exatc] is not the section of an installed plugin",
+           "note: write [elasticity.exact]"});
 }
 
 TEST_CASE("characters that no keyboard shows are called what they are") {
@@ -124,8 +124,8 @@ TEST_CASE("config check finds files and programs that are not there, all at once
       "command = ['./train.sh']\n",
       {"pliant.toml:3:8: error: data.text: there is no /", "pliant.toml:4:11: error: data.lengths: there is no /",
        "pliant.toml:5:15: error: data.loss_tokens: there is no /", "pliant.toml:7:15: error: run.working_dir: /",
-       "pliant.toml:8:11: error: [run] command: ./train.sh is no "
-       "program that can be run: there is no /"});
+       "pliant.toml:8:11: error: [run] command: ./train.sh is not an "
+       "executable program: there is no /"});
   refused("[run]\ncommand = ['no-such-program']\n", {"pliant.toml:3:11: error: [run] command: 'no-such-program' is "});
   const ScratchFolder folder;
   folder.write("text.txt", "words");
@@ -239,5 +239,5 @@ TEST_CASE("plan and --compare show one figure for one thing, and exact is not be
   const Outcome text = run_pliant(folder, {"plan", "pliant.toml", "--compare", "v0.1,exact"});
   CHECK(has(text.out, "mean efficiency  over 1 to 24 ranks\n"));
   CHECK(has(run_pliant(folder, {"plan", "pliant.toml"}).out,
-            "83.6 % of the device time, over clusters of 1 to 24 ranks"));
+            "83.6 % of the device time, averaged over clusters of 1 to 24 ranks"));
 }

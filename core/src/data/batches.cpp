@@ -156,6 +156,12 @@ struct Batches::State {
                         fingerprint,
                         next_step,
                         options_digest};
+    if (opened_at.epoch >= 0 && next_step == opened_at.step) {
+      here.epoch = opened_at.epoch;
+      here.first_step = opened_at.first_step;
+      here.rows = opened_at.rows;
+      return here;
+    }
     if (next_step < first_steps.front() || next_step > first_steps.back()) return here;
     here.epoch = known_epoch_of(next_step);
     here.first_step = first_steps[static_cast<size_t>(here.epoch - counted_from)];

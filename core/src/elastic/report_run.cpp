@@ -84,7 +84,7 @@ RunReport report_run(const fs::path& run) {
     const bool is_folder = fs::is_directory(run, error);
     throw Error(Status::kNotFound,
                 fmt::format("{} {}; give the directory of a run, such as pliant-runs/NAME/latest{}", run.string(),
-                            is_folder ? "has no ledger.jsonl" : "is no directory",
+                            is_folder ? "has no ledger.jsonl" : "is not a directory",
                             is_folder ? "; a program that does not use the embedding API commits no steps" : ""),
                 ExitCode::kUsage);
   }

@@ -159,10 +159,10 @@ TEST_CASE("opening at a position refuses other options by name, also where they 
         std::string::npos);
   LongJob other;
   other.dataset.content = 1;
-  CHECK(refusal(other, saved).find("is not what it was") != std::string::npos);
+  CHECK(refusal(other, saved).find("has changed since the position was saved") != std::string::npos);
   LongJob coarser;
   coarser.plan.granule = 7;
-  CHECK(refusal(coarser, saved).find("other options") != std::string::npos);
+  CHECK(refusal(coarser, saved).find("other sampler options") != std::string::npos);
 }
 
 TEST_CASE("opening at a position costs one plan, that of its epoch") {

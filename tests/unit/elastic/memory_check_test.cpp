@@ -141,7 +141,7 @@ std::vector<BadMemory> bad_memory(const Machine& machine, const Accelerator& acc
   const std::string nobodys = "is memory of neither the accelerator nor this process: it was freed";
   for (int32_t device = 1; device < accelerator.device_count(); ++device) {
     const Buffer& foreign = kept.emplace_back(accelerator, device, 4000);
-    all.push_back({"foreign", foreign.pointer(), "is memory of device 1, this rank computes on device 0"});
+    all.push_back({"foreign", foreign.pointer(), "is memory of device 1, but this rank computes on device 0"});
   }
   const Buffer& device = kept.emplace_back(accelerator, 0, 3000);
   all.push_back({"short", device.pointer(), "exceeds its allocation: 4000 bytes from byte 0 of 3000"});
@@ -287,7 +287,7 @@ TEST_CASE("memory that somebody else in this process has of CUDA is known, too")
     CHECK(info->kind == MemoryKind::kDevice);
     CHECK(info->device == device);
     const MemoryCheck::Finding found = check.look_at(memory, 4000);
-    CHECK(found.refusal == (device == 0 ? "" : "is memory of device 1, this rank computes on device 0"));
+    CHECK(found.refusal == (device == 0 ? "" : "is memory of device 1, but this rank computes on device 0"));
     CHECK_FALSE(found.is_for_cpu);
     REQUIRE(call("cudaFree")(memory) == 0);
     CHECK(check.look_at(memory, 4000).refusal.find("it was freed") != std::string::npos);

@@ -155,7 +155,7 @@ TEST_CASE("what was only prefetched by hand has arrived before its memory is any
       runtime.prefetch(kept);
       runtime.release(kept);
       runtime.begin_pass(own[0]);
-      CHECK(says(thrown_by([&] { runtime.gradient(trained); }), "trained has no room for its gradient yet"));
+      CHECK(says(thrown_by([&] { runtime.gradient(trained); }), "trained has no memory for its gradient yet"));
       runtime.enter(root, Direction::kForward);
       runtime.leave(root, Direction::kForward);
       runtime.enter(root, Direction::kBackward);

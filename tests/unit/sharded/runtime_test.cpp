@@ -402,7 +402,7 @@ TEST_CASE("what a program does out of order is refused, by the module or paramet
     runtime.initialise();
     runtime.begin_step(4, 2, share_out(4, {.world_size = 1, .granule = 2, .deterministic = true}), true);
     CHECK(has(refusal([&] { runtime.begin_pass({2, 2}); }), "is out of order: micro-batch 0 of 2 is next"));
-    CHECK(has(refusal([&] { runtime.enter(toy.embed, Direction::kForward); }), "outside of a pass"));
+    CHECK(has(refusal([&] { runtime.enter(toy.embed, Direction::kForward); }), "outside a pass"));
     runtime.begin_pass({0, 2});
     CHECK(has(refusal([&] { runtime.begin_pass({2, 2}); }), "was not ended"));
     CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not gathered here"));
@@ -640,7 +640,7 @@ TEST_CASE(
       CHECK(runtime.memory().gathered == gathered);  // nothing of the list was carried out
       const std::string then = refusal([&] { runtime.enter(toy.embed, Direction::kForward); });
       const bool is_over = has(first, "at the end of a step");
-      CHECK(has(then, is_over ? "outside of a pass" : "the pass cannot continue"));
+      CHECK(has(then, is_over ? "outside a pass" : "the pass cannot continue"));
       runtime.abandon();
       CHECK(runtime.memory().gathered == 0);
       runtime.begin_step(4, 2, shares, true);

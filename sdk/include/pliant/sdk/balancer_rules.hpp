@@ -15,9 +15,9 @@ namespace pliant::sdk {
 [[nodiscard]] inline std::string ranks_fault(std::span<const int32_t> ranks, int64_t world_size) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] >= 0 && ranks[i] < world_size) continue;
-    const std::string block = "gave block " + std::to_string(i) + " of " + std::to_string(ranks.size());
+    const std::string block = "assigned block " + std::to_string(i) + " of " + std::to_string(ranks.size());
     if (ranks[i] == -1) return block + " to no rank";
-    return block + " to rank " + std::to_string(ranks[i]) + "; there are ranks 0 to " + std::to_string(world_size - 1);
+    return block + " to rank " + std::to_string(ranks[i]) + "; ranks are 0 to " + std::to_string(world_size - 1);
   }
   return {};
 }

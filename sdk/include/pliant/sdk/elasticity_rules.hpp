@@ -63,21 +63,21 @@ class WorldSizes {
 [[nodiscard]] inline std::string plan_number_fault(const pliant_plan& plan, int64_t world_size) {
   const std::string at = world_size > 0 ? " at world size " + std::to_string(world_size) : "";
   if (plan.global_batch < 1) {
-    return "answered a global batch of " + std::to_string(plan.global_batch) + at + "; it must be at least 1";
+    return "returned a global batch of " + std::to_string(plan.global_batch) + at + "; it must be at least 1";
   }
   if (plan.micro_batch < 0 || plan.micro_batch > plan.global_batch) {
-    return "answered a micro-batch of " + std::to_string(plan.micro_batch) + at +
+    return "returned a micro-batch of " + std::to_string(plan.micro_batch) + at +
            "; it must be from 0 to the global batch, " + std::to_string(plan.global_batch);
   }
   if (plan.model_parallel_size < 1) {
-    return "answered a model_parallel_size of " + std::to_string(plan.model_parallel_size) + "; it must be at least 1";
+    return "returned a model_parallel_size of " + std::to_string(plan.model_parallel_size) + "; it must be at least 1";
   }
   if (plan.devices_per_node < 0 || plan.min_resize_interval_s < 0) {
-    return "answered devices_per_node " + std::to_string(plan.devices_per_node) + " and min_resize_interval_s " +
+    return "returned devices_per_node " + std::to_string(plan.devices_per_node) + " and min_resize_interval_s " +
            std::to_string(plan.min_resize_interval_s) + "; both must be at least 0";
   }
   if (plan.largest_counted < 0) {
-    return "answered largest_counted " + std::to_string(plan.largest_counted) + "; it must be at least 0";
+    return "returned largest_counted " + std::to_string(plan.largest_counted) + "; it must be at least 0";
   }
   return {};
 }
@@ -85,7 +85,7 @@ class WorldSizes {
 /// The granule of a plan whose other numbers are right.
 [[nodiscard]] inline std::string granule_fault(const pliant_plan& plan) {
   if (plan.granule >= 1 && plan.global_batch % plan.granule == 0 && plan.micro_batch % plan.granule == 0) return {};
-  return "answered a granule of " + std::to_string(plan.granule) + ", which does not divide both global batch " +
+  return "returned a granule of " + std::to_string(plan.granule) + ", which does not divide both global batch " +
          std::to_string(plan.global_batch) + " and micro-batch " + std::to_string(plan.micro_batch);
 }
 
@@ -96,26 +96,26 @@ template <class Ranges>
   int64_t previous = 0;
   for (const auto& range : sizes) {
     if (range.first < 1 || range.last < range.first) {
-      return "answered world sizes " + text(range) + "; a range starts at 1 or more and ends no earlier";
+      return "returned world sizes " + text(range) + "; a range starts at 1 or more and ends no earlier";
     }
     const int64_t width = range.last - range.first;
     if (range.step < 1 || (width != 0 && width % range.step != 0)) {
-      return "answered world sizes " + text(range) + " in steps of " + std::to_string(range.step) +
+      return "returned world sizes " + text(range) + " in steps of " + std::to_string(range.step) +
              "; the step must be at least 1 and divide " + std::to_string(width);
     }
     if (range.first <= previous) {
-      return "answered world sizes " + text(range) + " after " + std::to_string(previous) +
+      return "returned world sizes " + text(range) + " after " + std::to_string(previous) +
              "; ranges must ascend and not overlap";
     }
     previous = range.last;
   }
   if (previous > plan.global_batch / plan.granule) {
-    return "answered world size " + std::to_string(previous) + ", but global batch " +
+    return "returned world size " + std::to_string(previous) + ", but global batch " +
            std::to_string(plan.global_batch) + " has only " + std::to_string(plan.global_batch / plan.granule) +
-           " granules of " + std::to_string(plan.granule) + " rows to share out";
+           " granules of " + std::to_string(plan.granule) + " rows";
   }
   if (previous > std::numeric_limits<int64_t>::max() / plan.model_parallel_size) {
-    return "answered world size " + std::to_string(previous) + " with " + std::to_string(plan.model_parallel_size) +
+    return "returned world size " + std::to_string(previous) + " with " + std::to_string(plan.model_parallel_size) +
            " devices behind each rank, which do not fit 63 bits";
   }
   return {};
@@ -133,7 +133,7 @@ template <class Ranges>
 template <class Ranges>
 [[nodiscard]] std::string micro_batch_fault(const pliant_plan& plan, const Ranges& sizes, int64_t world_size) {
   if (world_size < 1 || plan.micro_batch != 0 || !has_world_size(sizes, world_size)) return {};
-  return "answered no micro-batch at world size " + std::to_string(world_size) + ", which it lists as valid";
+  return "returned no micro-batch at world size " + std::to_string(world_size) + ", which it lists as valid";
 }
 
 /// All of a plan. That it lists the world size that was asked for is not held against it here.

@@ -45,7 +45,7 @@ template <class Tokens>
   using std::to_string;
   if (said.sequences > asked || said.dropped != asked - said.sequences) {
     return to_string(said.sequences) + " sequences in rows and " + to_string(said.dropped) + " dropped; " +
-           to_string(asked) + " were asked for";
+           to_string(asked) + " were requested";
   }
   if (said.entries < said.sequences || said.entries > (said.in_pieces() ? uint64_t{tokens()} : said.sequences)) {
     return to_string(said.entries) + " entries for " + to_string(said.sequences) +
@@ -68,8 +68,8 @@ template <class Tokens>
     const uint64_t begin = offsets[row];
     const uint64_t end = offsets[row + 1];
     if (end >= begin && end <= most_entries) continue;
-    return "row " + to_string(first_row + row) + " ends at " + to_string(end) + " after a start at " +
-           to_string(begin) + "; there are " + to_string(most_entries) + " sequences";
+    return "row " + to_string(first_row + row) + " ends at " + to_string(end) + " but begins at " + to_string(begin) +
+           "; there are " + to_string(most_entries) + " sequences";
   }
   return {};
 }
@@ -156,12 +156,13 @@ class EpochRules {
     const uint64_t number = rows_++;
     if (entries != 0 && padding_rows_ == 0) return true;
     if (entries != 0) {
-      return broken(EpochRule::kPadding, "row " + std::to_string(number - 1) + " has no sequences and row " +
-                                             std::to_string(number) + " has; rows without sequences are the last ones");
+      return broken(EpochRule::kPadding, "row " + std::to_string(number - 1) + " has no sequences but row " +
+                                             std::to_string(number) +
+                                             " has some; rows without sequences must come last");
     }
     if (++padding_rows_ < rows_per_batch_) return true;
     return broken(EpochRule::kPadding, "row " + std::to_string(number) +
-                                           " has no sequences, and neither have those before it; rows without "
+                                           " and the rows before it have no sequences; rows without "
                                            "sequences may only fill up the last batch of " +
                                            std::to_string(rows_per_batch_));
   }
@@ -198,9 +199,10 @@ class EpochRules {
       if (entry.first == 0 && !mark(entry.id, "a row")) return false;
     }
     if (padding_rows_ == 0 || rows_ % static_cast<uint64_t>(rows_per_batch_) == 0) return true;
-    return broken(EpochRule::kPadding, "the last " + std::to_string(padding_rows_) + " of " + std::to_string(rows_) +
-                                           " rows have no sequences; such rows only fill up the last batch of " +
-                                           std::to_string(rows_per_batch_));
+    return broken(EpochRule::kPadding,
+                  "the last " + std::to_string(padding_rows_) + " of " + std::to_string(rows_) +
+                      " rows have no sequences; rows without sequences may only fill up the last batch of " +
+                      std::to_string(rows_per_batch_));
   }
 
   /// A sequence that is left out, after end().
