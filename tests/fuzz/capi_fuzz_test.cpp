@@ -154,7 +154,7 @@ const Calls& calls() {
       CALL(pliant_planner_make, p.handle<pliant_config_t>(), p.place<pliant_planner_t>()),
       FREE(pliant_planner_free),
       CALL(pliant_planner_look, p.handle<pliant_planner_t>(), p.room<pliant_planner_facts_t>()),
-      CALL(pliant_planner_plan, p.handle<pliant_planner_t>(), p.number(), p.place<pliant_plan_t>()),
+      CALL(pliant_planner_plan, p.handle<pliant_planner_t>(), p.once_in(4) ? p.number() : 0, p.place<pliant_plan_t>()),
       FREE(pliant_plan_free),
       CALL(pliant_plan_look, p.handle<pliant_plan_t>(), p.room<pliant_plan_facts_t>()),
       CALL(pliant_plan_nearest, p.handle<pliant_plan_t>(), p.number(), p.value<int64_t>(), p.value<int64_t>()),
@@ -266,9 +266,12 @@ TEST_CASE("calls of the C header in any order with any arguments are answered or
     INFO("round " << round);
     Player player(round);
     // What most calls begin with comes first, so that there is something to call.
-    std::vector<std::string> names{"pliant_config_parse", "pliant_planner_make", "pliant_planner_plan",
-                                   "pliant_dataset_make", "pliant_batches_make", "pliant_balancer_make",
-                                   "pliant_batches_next", "pliant_batches_next", "pliant_learning_rate_make"};
+    std::vector<std::string> names;
+    for (const char* name :
+         {"pliant_config_parse", "pliant_planner_make", "pliant_planner_plan", "pliant_dataset_make",
+          "pliant_batches_make", "pliant_batches_next", "pliant_balancer_make", "pliant_learning_rate_make"}) {
+      names.insert(names.end(), 3, name);
+    }
     for (int i = 0; i < 60; ++i) {
       auto at = calls().begin();
       std::advance(at, static_cast<long>(player.below(calls().size())));
