@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "output.hpp"
 #include "pack/views.hpp"
@@ -72,8 +73,8 @@ bool has_rates(const PackStudy& study) {
 
 /// The rates of whole batches set the scale; that of a short last one may lie outside of it.
 PlotAxis rates_axis(const Studies& studies) {
-  double least = INFINITY;
-  double most = -INFINITY;
+  double least = std::numeric_limits<double>::infinity();
+  double most = -std::numeric_limits<double>::infinity();
   for (const PackStudy* one : studies) {
     const RateCurve& curve = *one->learning_rate;
     for (const auto& [step, rate] : curve.points) {
@@ -96,7 +97,7 @@ void draw_short_last(PlotPanel& panel, const PlotAxis& rates, const PackStudy& s
 
 std::string rates_panel(int number, const Studies& studies, double legend) {
   const PlotAxis rates = rates_axis(studies);
-  double first = INFINITY;
+  double first = std::numeric_limits<double>::infinity();
   double end = 0;
   for (const PackStudy* one : studies) {
     first = std::min(first, static_cast<double>(one->learning_rate->first_step));

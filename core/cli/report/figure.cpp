@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "output.hpp"
@@ -93,8 +94,8 @@ PlotPoints rates_of(const std::vector<StepReport>& steps) {
 }
 
 struct Range {
-  double least = INFINITY;
-  double most = -INFINITY;
+  double least = std::numeric_limits<double>::infinity();
+  double most = -std::numeric_limits<double>::infinity();
   void add(double value) {
     if (!std::isfinite(value)) return;
     least = std::min(least, value);
@@ -147,7 +148,10 @@ Legend legend_of(const RunReport& report) {
   Legend legend;
   for (const Change& one : kChanges) {
     int64_t count = 0;
-    for (size_t i = 0; i < report.groups.size(); ++i) count += change_of(report, i) == &one ? 1 : 0;
+    for (size_t i = 0; i < report.groups.size(); ++i) {
+      const Change* const change = change_of(report, i);
+      count += change != nullptr && change->cause == one.cause ? 1 : 0;
+    }
     if (count > 0) legend.mark(one.mark, one.color, with_count(one.name, count));
   }
   if (report.steps_skipped() > 0)
