@@ -15,6 +15,9 @@ namespace pliant::capi {
 
 BatchSize size_of(const pliant_batch_size_t* size, const char* name) {
   const pliant_batch_size_t known = read(size, name);
+  const bool is_possible = known.padding_rows >= 0 && known.rows >= known.padding_rows && known.sequences >= 0 &&
+                           known.tokens >= 0 && known.loss_tokens >= 0;
+  if (!is_possible) throw wrong(std::string(name) + " has a count below 0, or more rows of padding than rows");
   return {known.rows, known.sequences, known.tokens, known.loss_tokens, known.padding_rows};
 }
 

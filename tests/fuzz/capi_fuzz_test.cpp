@@ -105,7 +105,8 @@ int32_t load(Player& p, int32_t (*save)(Handle*, char*, uint64_t, uint64_t*, pli
 int32_t make_micro_batches(Player& p) {
   std::vector<const pliant_batch_t*> batches(p.below(3));
   for (const auto*& batch : batches) batch = p.handle<pliant_batch_t>();
-  return pliant_micro_batches_make(batches.data(), batches.size(), p.numbers<pliant_layout_t>(), p.number(),
+  auto* const layout = p.once_in(2) ? p.numbers<pliant_layout_t>() : p.room<pliant_layout_t>();
+  return pliant_micro_batches_make(batches.data(), batches.size(), layout, p.once_in(2) ? p.number() : 0,
                                    p.place<pliant_micro_batches_t>(), p.error());
 }
 
@@ -267,9 +268,9 @@ TEST_CASE("calls of the C header in any order with any arguments are answered or
     Player player(round);
     // What most calls begin with comes first, so that there is something to call.
     std::vector<std::string> names;
-    for (const char* name :
-         {"pliant_config_parse", "pliant_planner_make", "pliant_planner_plan", "pliant_dataset_make",
-          "pliant_batches_make", "pliant_batches_next", "pliant_balancer_make", "pliant_learning_rate_make"}) {
+    for (const char* name : {"pliant_config_parse", "pliant_planner_make", "pliant_planner_plan", "pliant_dataset_make",
+                             "pliant_batches_make", "pliant_batches_next", "pliant_balancer_make",
+                             "pliant_micro_batches_make", "pliant_learning_rate_make"}) {
       names.insert(names.end(), 3, name);
     }
     for (int i = 0; i < 60; ++i) {

@@ -205,6 +205,9 @@ void LearningRate::commit(int64_t step, const BatchSize& size, const std::option
         Status::kFailedPrecondition,
         fmt::format("step {} of the learning rate was committed before; the next step is {}", step, s.committed));
   }
+  if (step == std::numeric_limits<int64_t>::max()) {
+    throw Error(Status::kOutOfRange, fmt::format("step {} of the learning rate has no step after it", step));
+  }
   pliant_lr_input input = or_throw(s.input_of(step, size, base_lr));
   const std::vector<pliant_lr_output> all = or_throw(s.answers(input));
   pliant_lr_committed committed{};
