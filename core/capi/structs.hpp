@@ -20,8 +20,7 @@ inline void check_size(const void* structure, const char* name) {
   require(structure, name);
   uint32_t size = 0;
   std::memcpy(&size, structure, sizeof(size));
-  // No field lies across a multiple of 8, where each version ends: what is cut elsewhere would be half a pointer.
-  if (size < kLeastSize || size > kMostSize || size % kLeastSize != 0) {
+  if (size < kLeastSize || size > kMostSize || size % sizeof(uint32_t) != 0) {  // every version ends with a field
     throw wrong("struct_size of " + std::string(name) + " is " + std::to_string(size) +
                 ", which no version has: begin it with PLIANT_INIT");
   }

@@ -121,7 +121,7 @@ class Player {
     if (!once_in(6)) return size;
     switch (below(4)) {
       case 0:
-        return size - static_cast<uint32_t>(below(size));
+        return size - 8 * static_cast<uint32_t>(below(size / 8));  // a version ends with a field, never in a pointer
       case 1:
         return size + static_cast<uint32_t>(below(64));
       case 2:
