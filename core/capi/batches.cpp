@@ -55,7 +55,7 @@ int32_t pliant_batches_next(pliant_batches_t* batches, pliant_batch_t** batch, p
     const BatchesTurn known(batches);
     std::optional<pliant::Batch> next = known->batches.next();
     return next ? known->lend(std::move(*next)) : nullptr;
-  });
+  });  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the caller has it
 }
 
 int32_t pliant_batches_at_step(pliant_batches_t* batches, int64_t step, pliant_batch_t** batch, pliant_error_t* error) {

@@ -50,6 +50,8 @@ template <class Struct>
 [[nodiscard]] Struct& given(Struct* handle) {
   if (handle == nullptr) throw wrong(std::string("the ") + Struct::kName + " is NULL");
   Tag tag{};
+  // Its first bytes alone are looked at: it may be no handle at all.
+  // NOLINTNEXTLINE(bugprone-undefined-memory-manipulation)
   if (reinterpret_cast<uintptr_t>(handle) % alignof(Tag) == 0) std::memcpy(&tag, handle, sizeof(tag));
   if (tag != Struct::kOwnTag) {
     throw wrong(std::string("this is no ") + Struct::kName + ": it is another handle, or was freed");

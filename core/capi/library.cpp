@@ -21,8 +21,8 @@ pliant::LogLevel pliant::capi::log_level_of(int32_t number) {
 }
 
 const char* pliant_version() {
-  static const std::string one = words_of(PLIANT_VERSION);
-  return one.c_str();
+  static const std::string kVersion = words_of(PLIANT_VERSION);
+  return kVersion.c_str();
 }
 
 int32_t pliant_check_version(uint32_t header) {

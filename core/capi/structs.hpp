@@ -89,6 +89,7 @@ void fill_room(std::span<const Element> from, Element* to, uint64_t room, uint64
 template <class Element>
 [[nodiscard]] std::span<const Element> given_array(const Element* elements, uint64_t count, const char* name) {
   if (count > 0) require(elements, name);
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers, too
   if (count > UINT64_MAX / 2 / sizeof(Element)) throw wrong(std::string(name) + " has more elements than memory has");
   return {elements, static_cast<size_t>(count)};
 }
