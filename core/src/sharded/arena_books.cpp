@@ -4,21 +4,23 @@
 #include <utility>
 
 #include "base/result.hpp"
-#include "sharded/exchange.hpp"
-#include "sharded/segments.hpp"
-#include "sharded/whole_memory.hpp"
+#include "sharded/memory/whole_memory.hpp"
+#include "sharded/shards/exchange.hpp"
+#include "sharded/shards/segments.hpp"
 
 namespace pliant::sharded {
 
 ArenaBooks::ArenaBooks(const ModelTables& model, int32_t world_size, Types types, uint64_t budget, size_t micro_batches)
     : model_(model),
       world_size_(world_size),
-      of_ranks_(static_cast<size_t>(world_size)),
       types_(types),
       budget_(budget),
       micro_batches_(micro_batches),
       side_by_side_(side_by_side(model)),
-      gradients_(model.parameters().size()) {
+      whole_gradient_(whole_gradient_bytes(model, side_by_side_, types.reduce, micro_batches)),
+      gradients_(model.parameters().size()),
+      received_(static_cast<size_t>(world_size)),
+      gather_of_(model.parameters().size()) {
   const FlatLayout layout = or_throw(FlatLayout::create(static_cast<int64_t>(model.elements())));
   parts_ = owned_parts(model, layout, dealt(model, layout, world_size));
   for (const std::vector<OwnedPart>& parts : parts_) {
@@ -32,16 +34,16 @@ ArenaBooks::ArenaBooks(const ModelTables& model, int32_t world_size, Types types
 }
 
 uint64_t ArenaBooks::take_most() {
-  return std::exchange(most_, taken_);
+  return std::exchange(most_, taken());
 }
 
 void ArenaBooks::take(uint64_t bytes) {
   taken_ += WholeMemory::taken_by(bytes);
-  most_ = std::max(most_, taken_);
+  most_ = std::max(most_, taken());
 }
 
 void ArenaBooks::visit(uint64_t bytes) {
-  const uint64_t there = taken_ + bytes;
+  const uint64_t there = taken() + bytes;
   most_ = std::max(most_, budget_ == 0 ? there : std::min(there, std::max(taken_, budget_)));
 }
 
@@ -51,28 +53,33 @@ uint64_t ArenaBooks::float_block(uint64_t elements) const {
 }
 
 void ArenaBooks::hear(const RehearsedCall& call) {
-  const bool may_be_late = call.kind == RehearsedCall::Kind::kEnter || call.kind == RehearsedCall::Kind::kEndPass;
-  if (!may_be_late || budget_ > 0 || types_.on_device) clear_way();
+  clear_way();
   if (call.kind == RehearsedCall::Kind::kBeginPass) {
     gradients_.assign(gradients_.size(), Gradient{});
     is_backward_ = false;
   }
   carry_out(call.actions);
   if (call.kind == RehearsedCall::Kind::kEnter) clear_way();
-  if (call.kind == RehearsedCall::Kind::kEnter && call.backward) {
-    for (uint32_t parameter = 0; budget_ > 0 && !is_backward_ && parameter < gradients_.size(); ++parameter) {
-      if (model_.parameter(parameter).external) take_gradient(parameter);
-    }
-    is_backward_ = true;
-    uint64_t next = 0;  // beside what is on its way of the micro-batch before
-    for (const uint32_t parameter : model_.modules()[*call.module].used) {
-      take_gradient(parameter);
-      const GradientRoom room = room_of(parameter);
-      if (!side_by_side_[parameter]) next += room.gradient + room.received;
-    }
-    if (budget_ == 0 && micro_batches_ > 1) visit(next);
+  if (call.kind == RehearsedCall::Kind::kEnter && call.backward) enter_backward(model_.modules()[*call.module]);
+  if (call.kind == RehearsedCall::Kind::kEndPass && call.with_gradient) reduce_rest();
+}
+
+// Without a budget what enters no other modules has one gradient, which leaves before the next micro-batch's turn.
+void ArenaBooks::enter_backward(const ModuleRow& module) {
+  for (uint32_t parameter = 0; budget_ > 0 && !is_backward_ && parameter < gradients_.size(); ++parameter) {
+    if (model_.parameter(parameter).external) take_gradient(parameter);
   }
-  if (call.kind != RehearsedCall::Kind::kEndPass || !call.with_gradient) return;
+  is_backward_ = true;
+  for (const uint32_t parameter : module.used) take_gradient(parameter);
+  if (budget_ > 0 || module.has_inner()) return;
+  for (size_t micro_batch = 1; micro_batch < micro_batches_; ++micro_batch) {
+    send_early(module.used, micro_batch - 1);
+    for (const uint32_t parameter : module.used) take_gradient(parameter);
+  }
+}
+
+// Runtime::reduce_rest, and the end of the pass.
+void ArenaBooks::reduce_rest() {
   std::vector<uint32_t> rest;
   for (uint32_t parameter = 0; parameter < gradients_.size(); ++parameter) {
     if (!model_.parameter(parameter).frozen && !gradients_[parameter].is_reduced) rest.push_back(parameter);
@@ -80,9 +87,11 @@ void ArenaBooks::hear(const RehearsedCall& call) {
   for (size_t begin = 0, end = 0; begin < rest.size(); begin = end) {
     end = rest_ends(model_, rest, begin, budget_);
     reduce(std::span<const uint32_t>(rest).subspan(begin, end - begin));
-    if (end < rest.size() || budget_ > 0) clear_way();
+    while (end < rest.size() && !groups_.empty()) add_up_oldest();
+    if (budget_ > 0) clear_way();
   }
   clear_way();
+  while (!groups_.empty()) add_up_oldest();
   retire();
   forget_let_go();
 }
@@ -90,17 +99,30 @@ void ArenaBooks::hear(const RehearsedCall& call) {
 void ArenaBooks::carry_out(std::span<const pliant_action> actions) {
   for (size_t i = 0; i < actions.size(); ++i) {
     const pliant_action& action = actions[i];
-    const auto bytes = [&] { return model_.parameter(action.parameter).elements * bytes_of(types_.whole); };
-    if (action.kind == PLIANT_ACTION_GATHER) take(bytes());
-    if (action.kind == PLIANT_ACTION_RELEASE) taken_ -= WholeMemory::taken_by(bytes());
+    const auto is_of_group = [&](size_t other) {
+      return other < actions.size() && actions[other].kind == action.kind && actions[other].group == action.group;
+    };
+    if (action.kind == PLIANT_ACTION_GATHER) gather(action, i == 0 || !is_of_group(i - 1));
+    if (action.kind == PLIANT_ACTION_WAIT) wait(action.parameter);
+    if (action.kind == PLIANT_ACTION_RELEASE) {
+      taken_ -= WholeMemory::taken_by(model_.parameter(action.parameter).elements * bytes_of(types_.whole));
+    }
     if (action.kind != PLIANT_ACTION_REDUCE) continue;
     group_.push_back(action.parameter);
-    const bool goes_on =
-        i + 1 < actions.size() && actions[i + 1].kind == PLIANT_ACTION_REDUCE && actions[i + 1].group == action.group;
-    if (goes_on) continue;
+    if (is_of_group(i + 1)) continue;
     reduce(group_, (action.flags & PLIANT_ACTION_LINGER) != 0);
     group_.clear();
   }
+}
+
+void ArenaBooks::gather(const pliant_action& action, bool begins_group) {
+  if (begins_group) ++gathers_;
+  gather_of_[action.parameter] = gathers_;
+  take(model_.parameter(action.parameter).elements * bytes_of(types_.whole));
+}
+
+void ArenaBooks::wait(uint32_t parameter) {
+  ended_gathers_ = std::max(ended_gathers_, gather_of_[parameter]);
 }
 
 // Runtime::take_gradient_room and put. What is cast to f32 is counted apart.
@@ -121,29 +143,41 @@ void ArenaBooks::take_gradient(uint32_t parameter) {
   Gradient& one = gradients_[parameter];
   if (model_.parameter(parameter).frozen || one.is_reduced || std::exchange(one.is_there, true)) return;
   forget_let_go();
-  take(room_of(parameter).gradient);
+  const uint64_t bytes = room_of(parameter).gradient;
+  if (budget_ == 0) keep_from_being_whole(bytes);
+  gradient_bytes_ += bytes;
+  take(bytes);
+}
+
+void ArenaBooks::keep_from_being_whole(uint64_t bytes) {
+  const auto is_whole = [&] { return gradient_bytes_ + bytes >= whole_gradient_; };
+  while (!groups_.empty() && is_whole()) add_up_oldest();
+  if (lingering_ == 0 || !is_whole()) return;
+  retire();
+  forget_let_go();
 }
 
 void ArenaBooks::reduce(std::span<const uint32_t> parameters, bool lingers) {
+  if (budget_ > 0) return reduce_within_budget(parameters, lingers);
+  for (size_t micro_batch = 0; micro_batch < micro_batches_; ++micro_batch) {
+    sent_now_.clear();
+    for (const uint32_t parameter : parameters) {
+      if (gradients_[parameter].sent == micro_batch) sent_now_.push_back(parameter);
+    }
+    send(sent_now_, micro_batch, lingers && micro_batch + 1 == micro_batches_);
+  }
+  for (const uint32_t parameter : parameters) gradients_[parameter].is_reduced = true;
+}
+
+void ArenaBooks::reduce_within_budget(std::span<const uint32_t> parameters, bool lingers) {
   retire();
-  const bool all_linger = lingers && budget_ > 0;
-  const bool is_let_go = types_.on_device && budget_ == 0;
-  const bool gradients_linger = all_linger || (lingers && is_let_go);
   for (const uint32_t parameter : parameters) {
     take_gradient(parameter);
     gradients_[parameter].is_reduced = true;
     const GradientRoom room = room_of(parameter);
-    if (budget_ > 0) {
-      if (taken_ + room.received > budget_) clear_way();
-      take(room.received);
-      (all_linger ? lingering_ : on_way_) += room.received;
-    }
-    (gradients_linger ? lingering_ : is_let_go ? let_go_ : on_way_) += room.gradient;
-  }
-  if (budget_ == 0) {
-    const uint64_t received = most_received(parameters);
-    take(received);
-    on_way_ += received;
+    if (taken_ + room.received > budget_) clear_way();
+    take(room.received);
+    (lingers ? lingering_ : on_way_) += room.received + room.gradient;
   }
   if (types_.reduce == DType::kF32) return;
   for (const uint32_t parameter : parameters) {  // each as f32
@@ -154,28 +188,90 @@ void ArenaBooks::reduce(std::span<const uint32_t> parameters, bool lingers) {
     if (types_.on_device) {
       visit(adds);
     } else {
-      uint64_t& when = all_linger ? adds_later_ : adds_;
+      uint64_t& when = lingers ? adds_later_ : adds_;
       when = std::max(when, adds);
     }
   }
 }
 
-uint64_t ArenaBooks::most_received(std::span<const uint32_t> parameters) {
-  uint64_t most = 0;
-  for (const uint32_t parameter : parameters) {
-    for (const OwnedPart& part : parts_[parameter]) {
-      uint64_t& bytes = of_ranks_[part.rank];
-      bytes += WholeMemory::taken_by(received_elements(part.elements, world_size_) * bytes_of(types_.reduce));
-      most = std::max(most, bytes);
-    }
+// Runtime::send_early.
+void ArenaBooks::send_early(std::span<const uint32_t> used, size_t micro_batch) {
+  sent_now_.clear();
+  for (const uint32_t parameter : used) {
+    const bool has_left = gradients_[parameter].is_reduced || model_.parameter(parameter).frozen;
+    if (!has_left && !side_by_side_[parameter]) sent_now_.push_back(parameter);
   }
+  if (sent_now_.empty()) return;
+  clear_way();
+  send(sent_now_, micro_batch, false);
+}
+
+// Runtime::send. On a device all that is enqueued at once, so that the stream gives back what was received.
+void ArenaBooks::send(std::span<const uint32_t> parameters, size_t micro_batch, bool lingers) {
+  retire();
+  uint64_t elements = 0;
   for (const uint32_t parameter : parameters) {
-    for (const OwnedPart& part : parts_[parameter]) of_ranks_[part.rank] = 0;
+    gradients_[parameter].sent = micro_batch + 1;
+    elements += model_.parameter(parameter).elements;
   }
-  return most;
+  if (elements == 0) return;
+  Group made;
+  made.bytes = elements * bytes_of(types_.reduce);
+  made.next_gather = gathers_ + 1;
+  while (groups_.size() >= kGroupsOnWay && on_way_bytes_ + made.bytes > on_way_bytes(whole_gradient_)) add_up_oldest();
+  for (const uint32_t parameter : parameters) {
+    if (model_.parameter(parameter).elements == 0) continue;
+    take_gradient(parameter);
+    receive(made, parameter);
+    if (side_by_side_[parameter] && micro_batch + 1 < micro_batches_) continue;
+    gradients_[parameter].is_there = false;
+    made.gradients += room_of(parameter).gradient;
+  }
+  for (const uint32_t parameter : parameters) {  // each as f32
+    if (types_.reduce == DType::kF32) break;
+    const uint64_t all = model_.parameter(parameter).elements;
+    if (types_.looks_at_gradients) visit(WholeMemory::taken_by(all * sizeof(float)));
+    const uint64_t piece = WholeMemory::taken_by(largest_piece_[parameter] * sizeof(float));
+    made.adds = std::max(made.adds, static_cast<uint64_t>(world_size_) * piece);
+  }
+  if (types_.on_device) {
+    visit(made.adds);
+    forget_received(made);
+    (lingers ? lingering_ : let_go_) += made.gradients;
+  } else {
+    on_way_bytes_ += made.bytes;
+    groups_.push_back(std::move(made));
+  }
+}
+
+void ArenaBooks::receive(Group& group, uint32_t parameter) {
+  for (const OwnedPart& part : parts_[parameter]) {
+    const uint64_t elements = received_elements(part.elements, world_size_);
+    const uint64_t bytes = WholeMemory::taken_by(elements * bytes_of(types_.reduce));
+    group.received.emplace_back(part.rank, bytes);
+    received_[part.rank] += bytes;
+    most_received_ = std::max(most_received_, received_[part.rank]);
+  }
+  most_ = std::max(most_, taken());
+}
+
+void ArenaBooks::forget_received(const Group& group) {
+  for (const auto& [rank, bytes] : group.received) received_[rank] -= bytes;
+  most_received_ = *std::max_element(received_.begin(), received_.end());
+}
+
+void ArenaBooks::add_up_oldest() {
+  const Group& oldest = groups_.front();
+  visit(oldest.adds);
+  forget_received(oldest);
+  taken_ -= oldest.gradients;
+  gradient_bytes_ -= oldest.gradients;
+  on_way_bytes_ -= oldest.bytes;
+  groups_.pop_front();
 }
 
 void ArenaBooks::clear_way() {
+  while (!groups_.empty() && groups_.front().next_gather <= ended_gathers_) add_up_oldest();
   visit(std::exchange(adds_, 0));
   taken_ -= std::exchange(on_way_, 0);
 }
@@ -183,7 +279,7 @@ void ArenaBooks::clear_way() {
 void ArenaBooks::retire() {
   visit(std::exchange(adds_later_, 0));
   const uint64_t bytes = std::exchange(lingering_, 0);
-  if (types_.on_device && budget_ == 0) {
+  if (budget_ == 0) {
     let_go_ += bytes;
   } else {
     taken_ -= bytes;
@@ -191,7 +287,8 @@ void ArenaBooks::retire() {
 }
 
 void ArenaBooks::forget_let_go() {
-  taken_ -= std::exchange(let_go_, 0);
+  taken_ -= let_go_;
+  gradient_bytes_ -= std::exchange(let_go_, 0);
 }
 
 }  // namespace pliant::sharded

@@ -7,8 +7,8 @@
 #include "pliant/abi/accelerator.h"
 #include "pliant/error.hpp"
 #include "pliant/sdk/calls.hpp"
-#include "sharded/exchange.hpp"
-#include "sharded/whole_memory.hpp"
+#include "sharded/memory/whole_memory.hpp"
+#include "sharded/shards/exchange.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -74,7 +74,7 @@ void Coordinator::set_model(const ModelTables& model, uint64_t budget, DType who
 // That a tier is wanted is the config's doing.
 Error Coordinator::refused_model(int32_t status, const pliant_error& error) const {
   Error made = plugin::to_error(instance_.plugin(), status, error);
-  if (made.status() == Status::kUnimplemented) made = made.with_exit_code(ExitCode::kUsage);
+  if (made.status() == Status::kUnimplemented) made = made.with_origin(Origin::kInput);
   return config::at_option(config_, "coordinator", made);
 }
 
@@ -110,15 +110,14 @@ pliant_action_list& Coordinator::blank() {
 std::span<const pliant_action> Coordinator::answered(int32_t status, const pliant_error& error) {
   if (status != PLIANT_OK) {
     const Error made = plugin::to_error(instance_.plugin(), status, error);
-    throw made.status() == Status::kResourceExhausted && made.options() == "budget"
-        ? made.with_exit_code(ExitCode::kUsage)
-        : made;
+    throw made.status() == Status::kResourceExhausted && made.options() == "budget" ? made.with_origin(Origin::kInput)
+                                                                                    : made;
   }
   if (list_.count <= room_.size()) return std::span<const pliant_action>(room_).first(list_.count);
   throw Error(Status::kInternal,
               fmt::format("coordinator '{}' claims to have written {} actions into room for {}", name_, list_.count,
                           room_.size()),
-              ExitCode::kPlugin);
+              Origin::kPlugin);
 }
 
 std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> actions,
@@ -129,7 +128,7 @@ std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> 
                 fmt::format("[coordinator] budget is too small for what coordinator '{1}' gathers here: {0}; raise it, "
                             "or choose a coordinator that keeps the budget",
                             *wrong, name_),
-                ExitCode::kUsage)
+                Origin::kInput)
         .about("budget");
   }
   const bool needs_tier = rules_->broken() == sdk::CoordinatorRule::kTier;
@@ -137,7 +136,7 @@ std::span<const pliant_action> Coordinator::kept(std::span<const pliant_action> 
   throw Error(needs_tier ? Status::kUnimplemented : Status::kInternal,
               fmt::format("coordinator '{}' broke a rule: {}{}", name_, *wrong,
                           may_mend ? fmt::format("; [coordinator.{}] strict = true may fix that", name_) : ""),
-              ExitCode::kPlugin);
+              Origin::kPlugin);
 }
 
 std::span<const pliant_action> Coordinator::begin_pass(bool with_gradient) {

@@ -16,12 +16,12 @@
 #include "pliant/error.hpp"
 #include "pliant/sdk/coordinator_rules.hpp"
 #include "plugin/plugin.hpp"
-#include "sharded/arena_needs.hpp"
-#include "sharded/model_tables.hpp"
+#include "sharded/memory/arena_needs.hpp"
+#include "sharded/shards/model_tables.hpp"
 
 namespace pliant::sharded {
 
-/// Answers are valid until the next call. All throw what the plugin reports, naming it, and kInternal (exit 3) for an
+/// Answers are valid until the next call. All throw what the plugin reports, naming it, and kInternal (kPlugin) for an
 /// answer that breaks a rule, naming the visit and the parameter; kUnimplemented where that needs a tier, which there
 /// is none of. One thread at a time.
 class Coordinator {
@@ -32,7 +32,7 @@ class Coordinator {
   [[nodiscard]] const std::string& name() const { return name_; }
   /// `budget` in bytes, 0: none. `whole`: the type of whole parameters, kF32 or kBF16. `gradients`: by parameter;
   /// empty: not known. Nothing is whole afterwards. The model outlives this, or is given again. Throws kUnimplemented
-  /// (exit 2) for options that need a tier.
+  /// (kInput) for options that need a tier.
   void set_model(const ModelTables& model, uint64_t budget, DType whole, int32_t world_size,
                  std::span<const GradientRoom> gradients = {});
   void set_module_parameters(uint32_t module, const ModuleRow& row);

@@ -5,8 +5,8 @@
 
 #include "pliant/config.hpp"
 #include "pliant/sharded.hpp"
-#include "sharded/model_tables.hpp"
-#include "sharded/traced_program.hpp"
+#include "sharded/shards/model_tables.hpp"
+#include "sharded/trace/traced_program.hpp"
 
 namespace pliant::sharded {
 

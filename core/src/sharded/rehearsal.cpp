@@ -12,9 +12,9 @@
 
 #include "config/instances.hpp"
 #include "pliant/error.hpp"
-#include "sharded/arena_needs.hpp"
 #include "sharded/coordinator.hpp"
-#include "sharded/exchange.hpp"
+#include "sharded/memory/arena_needs.hpp"
+#include "sharded/shards/exchange.hpp"
 
 namespace pliant::sharded {
 namespace {

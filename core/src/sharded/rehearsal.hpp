@@ -11,8 +11,8 @@
 #include "base/result.hpp"
 #include "pliant/abi/coordinator.h"
 #include "pliant/config.hpp"
-#include "sharded/model_tables.hpp"
-#include "sharded/traced_program.hpp"
+#include "sharded/shards/model_tables.hpp"
+#include "sharded/trace/traced_program.hpp"
 
 namespace pliant::sharded {
 

@@ -8,9 +8,9 @@
 
 #include "base/result.hpp"
 #include "pliant/error.hpp"
-#include "sharded/arena_needs.hpp"
+#include "sharded/memory/arena_needs.hpp"
 #include "sharded/rehearsal.hpp"
-#include "sharded/segments.hpp"
+#include "sharded/shards/segments.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -129,9 +129,7 @@ void Runtime::begin_group(Communicator& communicator) {
   cast_.reset();
   if (compute_ != DType::kF32) cast_.emplace(accelerator_, device_, shards_.bytes() / 2);
   if (here_) return;
-  uint64_t largest = 0;
-  for (const ParameterRow& row : model.parameters()) largest = std::max(largest, row.elements);
-  look_.emplace(accelerator_, device_, exchange_stream_, static_cast<size_t>(largest));
+  look_.emplace(accelerator_, device_, exchange_stream_, static_cast<size_t>(looked_at_together(model)));
 }
 
 void Runtime::leave_group() noexcept {
@@ -171,6 +169,7 @@ void Runtime::abandon() noexcept {
   }
   gatherings_.clear();
   scatterings_.clear();
+  on_way_bytes_ = 0;
   lingering_.reset();
   let_go_.clear();
   visits_.clear();

@@ -22,21 +22,21 @@
 #include "pliant/communicator.hpp"
 #include "pliant/config.hpp"
 #include "pliant/sharded.hpp"
-#include "sharded/arena_needs.hpp"
 #include "sharded/coordinator.hpp"
-#include "sharded/exchange.hpp"
-#include "sharded/gather_costs.hpp"
-#include "sharded/layout.hpp"
-#include "sharded/model_tables.hpp"
-#include "sharded/moves.hpp"
-#include "sharded/ownership.hpp"
-#include "sharded/recorded_call.hpp"
-#include "sharded/shard_memory.hpp"
-#include "sharded/shard_sums.hpp"
-#include "sharded/trace_recorder.hpp"
-#include "sharded/traced_passes.hpp"
+#include "sharded/memory/arena_needs.hpp"
+#include "sharded/memory/shard_memory.hpp"
+#include "sharded/memory/whole_memory.hpp"
+#include "sharded/shards/exchange.hpp"
+#include "sharded/shards/gather_costs.hpp"
+#include "sharded/shards/layout.hpp"
+#include "sharded/shards/model_tables.hpp"
+#include "sharded/shards/moves.hpp"
+#include "sharded/shards/ownership.hpp"
+#include "sharded/shards/shard_sums.hpp"
+#include "sharded/trace/recorded_call.hpp"
+#include "sharded/trace/trace_recorder.hpp"
+#include "sharded/trace/traced_passes.hpp"
 #include "sharded/visit_page.hpp"
-#include "sharded/whole_memory.hpp"
 
 namespace pliant::sharded {
 
@@ -162,6 +162,8 @@ class Runtime {
   /// Other parameters of a module, between two passes.
   void set_parameters(uint32_t module, const std::vector<ParameterId>& own, const std::vector<ParameterId>& external);
   /// Over the next micro-batches of the step, at least one; those past this rank's last have no rows.
+  /// A pass was begun and not ended.
+  [[nodiscard]] bool is_in_pass() const { return in_pass_; }
   void begin_pass(std::span<const RowRange> micro_batches);
   void begin_pass(RowRange rows) { begin_pass(std::span(&rows, 1)); }
   void begin_evaluation();
@@ -190,8 +192,10 @@ class Runtime {
   void read(uint32_t parameter, std::span<float> values);
   /// All passes of the step are done.
   [[nodiscard]] bool is_complete() const;
-  /// Whether this rank's gradient of a micro-batch of the step, whose pass was made, is finite. Waits for it.
-  [[nodiscard]] bool is_finite(size_t micro_batch);
+  /// Whether this rank's gradient of a micro-batch of the step, whose pass was made, is finite. Waits for it. nullopt
+  /// where nobody knows: the device had begun to look and then refused to. One that cannot look at all refuses the
+  /// first part, and the CPU looks at all of them.
+  [[nodiscard]] std::optional<bool> is_finite(size_t micro_batch);
   /// This rank has made all passes of the step, and reduces next.
   void note_commit() { note(Visited::Kind::kCommit); }
   /// Collective: the mean gradient and its norm.
@@ -212,6 +216,9 @@ class Runtime {
   void abandon() noexcept;
 
   [[nodiscard]] ShardedMemory memory() const;
+  /// Bytes of whole gradients that this rank had at once, at most, from when it adds to them until their owners have
+  /// them; without what arrives from others.
+  [[nodiscard]] uint64_t most_gradients() const { return memory_ ? memory_->most_gradients() : 0; }
   [[nodiscard]] TracedPasses traced_passes() const { return traced_passes_; }
 
  private:
@@ -242,7 +249,10 @@ class Runtime {
     std::vector<WholePiece> received;   ///< likewise
     const SumRound* round = nullptr;
     std::optional<Event> done{};
-    bool lingers = false;  ///< what is free lies there until the next send of the pass
+    bool lingers = false;    ///< what is free lies there until the next send of the pass
+    uint64_t bytes = 0;      ///< of the gradients
+    size_t next_gather = 0;  ///< number of the first gather that was begun afterwards
+    bool is_passed = false;  ///< the host has waited for what came afterwards
   };
   /// Of what was sent and is added up, and of which work is enqueued that ends with the event.
   struct Room {
@@ -374,10 +384,19 @@ class Runtime {
   void send_early(uint32_t module, size_t micro_batch);
   void put(Scattering& into, uint32_t parameter, size_t micro_batch);
   void add_received(const Scattering& arrived);
-  /// Those that have arrived, or all, waiting for them, up to the first that lingers or that, too.
+  /// All, waiting for them, or those that are known to have arrived, whatever the clock says; up to the first that
+  /// lingers or that, too.
   void drain_scatterings(bool all, bool lingering = true);
-  /// Has added up what was sent and has arrived; where there is a budget, all that was sent and does not linger.
+  /// Of scatterings_; waits for it.
+  void add_up_oldest();
+  /// Has added up what was sent and must have arrived; where there is a budget, all that was sent and does not linger.
   void clear_way();
+  /// Without a budget: so many bytes are about to be sent, and what is on its way beside them is as much as on any
+  /// rank.
+  void bound_on_way(uint64_t bytes);
+  /// Without a budget: a gradient is about to take so many bytes, and what is on its way is no reason for the whole
+  /// gradient of the model to be there.
+  void keep_from_being_whole(uint64_t bytes);
   [[nodiscard]] Event take_event();
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();
@@ -439,6 +458,8 @@ class Runtime {
   GatherCosts costs_;
   int64_t steps_of_group_ = 0;          ///< that were begun
   std::deque<Scattering> scatterings_;  ///< not added up yet
+  uint64_t on_way_bytes_ = 0;           ///< of these
+  uint64_t whole_gradient_ = 0;         ///< bytes in this pass, whole_gradient_bytes()
   std::optional<Room> lingering_;       ///< where the device adds up: of the send before
   std::deque<Room> let_go_;             ///< gradients that the program's stream has not waited for
   std::vector<Visit> visits_;           ///< entered and not left
@@ -463,6 +484,7 @@ class Runtime {
   bool look_for_not_finite_ = false;
   std::optional<detail::DeviceLook> look_;  ///< in a group, where the CPU does not look
   bool is_looking_ = false;                 ///< it was given something that the host has not heard of
+  bool has_looked_ = true;                  ///< false: at something that it was given it has not
   Measure measure_;
   std::function<void(Begun)> begun_;
   std::vector<float> measured_;          ///< on the host

@@ -107,6 +107,7 @@ void Runtime::wait(uint32_t parameter) {
     return;
   }
   synchronize(found->done, TracedTransfer::Kind::kGather, parameter);
+  for (Scattering& sent : scatterings_) sent.is_passed = sent.is_passed || sent.next_gather <= found->number;
   for (auto ended = gatherings_.begin(); ended <= found; ++ended) spare_events_.push_back(std::move(ended->done));
   gatherings_.erase(gatherings_.begin(), found + 1);  // they run in order
 }

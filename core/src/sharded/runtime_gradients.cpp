@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "pliant/error.hpp"
 #include "pliant/optimizer.hpp"
-#include "sharded/arena_needs.hpp"
+#include "sharded/memory/arena_needs.hpp"
 #include "sharded/runtime.hpp"
 
 namespace pliant::sharded {
@@ -56,6 +56,7 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
   look_for_not_finite_ = look_for_not_finite;
   if (look_) look_->begin(sums_.rounds());
   is_looking_ = false;
+  has_looked_ = true;
   is_step_ = true;
   may_update_ = false;
   // The first step of a group touches memory that is new, and records a trace.
@@ -175,11 +176,14 @@ void Runtime::look_for_not_finite(size_t micro_batch, const float* values, uint6
   }
 }
 
-bool Runtime::is_finite(size_t micro_batch) {
+std::optional<bool> Runtime::is_finite(size_t micro_batch) {
   if (std::exchange(is_looking_, false)) {
-    for (const size_t found : look_->not_finite().value_or(std::vector<size_t>())) is_finite_[found] = false;
+    const auto found = look_->not_finite();
+    has_looked_ = found.has_value();
+    for (const size_t one : found.value_or(std::vector<size_t>())) is_finite_[one] = false;
   }
-  return is_finite_[micro_batch];
+  if (!is_finite_[micro_batch]) return false;
+  return has_looked_ ? std::optional(true) : std::nullopt;
 }
 
 // Takes no room that would have others added first: they need the same.
@@ -239,30 +243,57 @@ void Runtime::add_received(const Scattering& arrived) {
 void Runtime::drain_scatterings(bool all, bool lingering) {
   or_give_up([&] {
     while (!scatterings_.empty() && (lingering || !scatterings_.front().lingers)) {
-      if (here_) {
-        if (!all && !scatterings_.front().done->is_reached()) return;
-        synchronize(*scatterings_.front().done, TracedTransfer::Kind::kReduce, scatterings_.front().parameters.front());
-      }
-      Scattering oldest = std::move(scatterings_.front());
-      scatterings_.pop_front();
-      add_received(oldest);
-      if (here_) {
-        spare_events_.push_back(std::move(*oldest.done));
-        continue;
-      }
-      Room room{std::move(oldest.gradients), std::move(oldest.received)};
-      if (memory_->budget() == 0) {
-        room.received.clear();  // none but the exchange's stream uses that
-        room.done.emplace(take_event());
-        room.done->record(exchange_stream_);
-      }
-      if (oldest.lingers) {
-        lingering_ = std::move(room);
-      } else {
-        let_go(std::move(room));
-      }
+      if (!all && !scatterings_.front().is_passed) return;
+      add_up_oldest();
     }
   });
+}
+
+void Runtime::add_up_oldest() {
+  if (here_) {
+    synchronize(*scatterings_.front().done, TracedTransfer::Kind::kReduce, scatterings_.front().parameters.front());
+  }
+  Scattering oldest = std::move(scatterings_.front());
+  scatterings_.pop_front();
+  on_way_bytes_ -= oldest.bytes;
+  add_received(oldest);
+  if (here_) {
+    spare_events_.push_back(std::move(*oldest.done));
+    return;
+  }
+  Room room{std::move(oldest.gradients), std::move(oldest.received)};
+  if (memory_->budget() == 0) {
+    room.received.clear();  // none but the exchange's stream uses that
+    room.done.emplace(take_event());
+    room.done->record(exchange_stream_);
+  }
+  if (oldest.lingers) {
+    for (std::vector<WholePiece>* const pieces : {&room.gradients, &room.received}) {
+      for (WholePiece& piece : *pieces) piece.end_use();
+    }
+    lingering_ = std::move(room);
+  } else {
+    let_go(std::move(room));
+  }
+}
+
+void Runtime::bound_on_way(uint64_t bytes) {
+  if (!here_ || memory_->budget() > 0) return;
+  or_give_up([&] {
+    const uint64_t most = on_way_bytes(whole_gradient_);
+    while (scatterings_.size() >= kGroupsOnWay && on_way_bytes_ + bytes > most) add_up_oldest();
+  });
+}
+
+// On a device nobody waits but the program's stream, for the additions that are enqueued already.
+void Runtime::keep_from_being_whole(uint64_t bytes) {
+  const auto is_whole = [&] { return memory_->gradients() + bytes >= whole_gradient_; };
+  or_give_up([&] {
+    while (here_ && !scatterings_.empty() && is_whole()) add_up_oldest();
+  });
+  if (here_ || !lingering_ || !is_whole()) return;
+  retire();
+  wait_for_let_go();
 }
 
 // An arena knows by events who used what last, and has others wait for it.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "pliant/error.hpp"
-#include "sharded/arena_needs.hpp"
+#include "sharded/memory/arena_needs.hpp"
 #include "sharded/runtime.hpp"
 
 namespace pliant::sharded {
@@ -106,7 +106,7 @@ void Runtime::send_early(uint32_t module, size_t micro_batch) {
   if (parameters.empty()) return;
   clear_way();
   send(parameters, micro_batch);
-  drain_scatterings(memory_->budget() > 0);
+  if (memory_->budget() > 0) drain_scatterings(true);
 }
 
 void Runtime::reduce_rest(std::span<const uint32_t> rest) {
@@ -140,10 +140,15 @@ void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch, boo
   uint64_t elements = 0;
   for (const uint32_t parameter : parameters) {
     held_[parameter].sent = micro_batch + 1;
-    if (model.parameter(parameter).elements > 0) put(made, parameter, micro_batch);
     elements += model.parameter(parameter).elements;
   }
-  if (made.items.empty()) return;
+  if (elements == 0) return;
+  made.bytes = elements * bytes_of(reduce_);
+  made.next_gather = gathered_;
+  bound_on_way(made.bytes);
+  for (const uint32_t parameter : parameters) {
+    if (model.parameter(parameter).elements > 0) put(made, parameter, micro_batch);
+  }
   follow_program();  // its stream may still compute them
   const bool looks = has_rows(micro_batch) && (measure_ || look_for_not_finite_);
   for (size_t i = 0; i < made.items.size() && looks; ++i) {
@@ -153,14 +158,14 @@ void Runtime::send(std::span<const uint32_t> parameters, size_t micro_batch, boo
   if (recorder_ != nullptr) recorder_->begin_transfer(exchange_stream_);
   exchange_->scatter(made.items, made.round->adds, reduce_);
   if (recorder_ != nullptr) {
-    recorder_->end_transfer(exchange_stream_, TracedTransfer::Kind::kReduce, made.parameters,
-                            elements * bytes_of(reduce_), false);
+    recorder_->end_transfer(exchange_stream_, TracedTransfer::Kind::kReduce, made.parameters, made.bytes, false);
   }
   if (begun_) begun_(Begun::kScatter);
   if (here_) {
     made.done.emplace(take_event());
     made.done->record(exchange_stream_);
   }
+  on_way_bytes_ += made.bytes;
   scatterings_.push_back(std::move(made));
   if (!here_) drain_scatterings(true);  // additions are enqueued behind what they wait for
 }
@@ -206,10 +211,12 @@ WholePiece Runtime::take_gradient_room(uint32_t parameter) {
   } else if (micro_batches_ > 1 && side_by_side_[parameter]) {
     elements = micro_batches_ * gradient_stride(parameter) / bytes_of(reduce_);
   }
-  const WholePurpose what{"the gradient of ", row.name};
-  if (here_) return take(elements, reduce_, what);
+  WholePurpose what{"the gradient of ", row.name};
+  what.is_gradient = true;
   // The program uses it first, on its own stream, which so waits for none but who had that memory before.
-  wait_for_let_go();
+  if (!here_) wait_for_let_go();
+  if (memory_->budget() == 0) keep_from_being_whole(WholeMemory::taken_by(elements * bytes_of(reduce_)));
+  if (here_) return take(elements, reduce_, what);
   return take(elements, reduce_, what, {}, program_);
 }
 

@@ -8,9 +8,9 @@
 
 #include "base/result.hpp"
 #include "pliant/error.hpp"
-#include "sharded/moves.hpp"
 #include "sharded/runtime.hpp"
-#include "sharded/segments.hpp"
+#include "sharded/shards/moves.hpp"
+#include "sharded/shards/segments.hpp"
 
 namespace pliant::sharded {
 

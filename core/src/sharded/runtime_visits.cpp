@@ -76,6 +76,7 @@ void Runtime::begin(bool with_gradient, size_t micro_batches) {
   make_room_for(micro_batches);
   is_new_ = false;
   micro_batches_ = micro_batches;
+  whole_gradient_ = whole_gradient_bytes(model, side_by_side_, reduce_, micro_batches);
   in_hand_.reset();
   // Not as set_parameters is called: a rank that joins may make before its first pass a change that the others came
   // with.
@@ -99,8 +100,8 @@ void Runtime::begin(bool with_gradient, size_t micro_batches) {
   follows_trace_ = coordinator_.trace() == PLIANT_TRACE_COMPLETE;
 }
 
-// Without a budget what has arrived makes room. Within one nothing of earlier visits lies between two gaps then, and it
-// depends on the visits alone what lies where, and so whether the rest fits: not on how quick the other ranks are.
+// It depends on the visits alone what lies there: not on how quick the other ranks are. Without a budget what must have
+// arrived makes room. Within one nothing of earlier visits lies between two gaps then, and so what fits fits on all.
 void Runtime::clear_way() {
   const bool has_budget = memory_->budget() > 0;
   drain_scatterings(has_budget, !has_budget);
@@ -149,7 +150,7 @@ void Runtime::enter(uint32_t module, Direction direction) {
   visits_.push_back({module, direction});
   const std::vector<uint32_t>& used = model.modules()[module].used;
   follow([&] { return coordinator_.enter(module, direction); });
-  clear_way();  // a gather that was waited for came after all that was sent before it
+  clear_way();  // gathers that were waited for came after what was sent before them
   if (direction == Direction::kBackward) or_give_up([&] { take_gradients(used); });
   for (const uint32_t parameter : used) {
     if (with_gradient_ && direction == Direction::kForward) ++held_[parameter].uses;
@@ -194,7 +195,6 @@ void Runtime::leave(uint32_t module, Direction direction) {
   clear_way();
   follow([&] { return coordinator_.leave(module, direction, complete_); });
   visits_.erase(visit);
-  if (memory_->budget() == 0) drain_scatterings(false);
 }
 
 void* Runtime::value(uint32_t parameter) {

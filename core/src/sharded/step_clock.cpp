@@ -7,10 +7,10 @@
 #include "accelerator/device_look.hpp"
 #include "base/result.hpp"
 #include "pliant/optimizer.hpp"
-#include "sharded/arena_needs.hpp"
-#include "sharded/exchange.hpp"
-#include "sharded/segments.hpp"
-#include "sharded/shard_memory.hpp"
+#include "sharded/memory/arena_needs.hpp"
+#include "sharded/memory/shard_memory.hpp"
+#include "sharded/shards/exchange.hpp"
+#include "sharded/shards/segments.hpp"
 
 namespace pliant::sharded {
 namespace {
@@ -53,16 +53,19 @@ StepClock::StepClock(const ModelTables& model, const Job& job, const StepCosts& 
     arena_.emplace(model, StepArena::Of{job.world_size, job.whole, job.reduce, job.budget, job.micro_batches},
                    [this] { return now(); });
   }
-  uint64_t largest = 0;
-  for (const ParameterRow& row : model.parameters()) largest = std::max(largest, row.elements);
-  look_capacity_ = norm_chunks(largest) + detail::DeviceLook::kPartsAtOnce;
+  look_capacity_ = norm_chunks(looked_at_together(model)) + detail::DeviceLook::kPartsAtOnce;
   plan_rounds();
 }
 
 StepArena::Moment StepClock::now() {
-  const size_t number = moments_.size() / ranks_.size();
-  for (const Rank& rank : ranks_) moments_.push_back(std::max(rank.exchange, rank.host));
-  return static_cast<StepArena::Moment>(number);
+  const size_t named = moments_.size();
+  bool is_new = named == 0;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    moments_.push_back(std::max(ranks_[i].exchange, ranks_[i].host));
+    is_new = is_new || moments_.back() != moments_[named + i - ranks_.size()];
+  }
+  if (!is_new) moments_.resize(named);  // the newest one is the same
+  return static_cast<StepArena::Moment>(moments_.size() / ranks_.size() - 1);
 }
 
 void StepClock::add_pieces(const FlatLayout& layout, const Ownership& ownership) {
@@ -205,6 +208,7 @@ void StepClock::hear(const RehearsedCall& call, uint64_t compute_ns) {
 void StepClock::begin_step() {
   step_ = {};
   is_begun_ = is_looking_ = false;
+  look_ = {};
   round_ = 0;
   std::fill(measuring_.begin(), measuring_.end(), 0);
 }
@@ -212,6 +216,7 @@ void StepClock::begin_step() {
 void StepClock::begin_pass(const RehearsedCall& call) {
   std::fill(gradients_.begin(), gradients_.end(), Gradient{});
   micro_batches_ = call.micro_batches;
+  whole_gradient_ = whole_gradient_bytes(model_, side_by_side_, job_.reduce, micro_batches_);
   if (arena_) arena_->begin_pass();
   if (!call.with_gradient || std::exchange(is_begun_, true)) return;
   wait_for_all();  // an evaluation before it has a result
@@ -327,6 +332,23 @@ void StepClock::measure(uint64_t takes) {
 void StepClock::retire() {
   if (arena_) return arena_->retire();
   if (lingering_) let_go_.push_back(*std::exchange(lingering_, std::nullopt));
+  taken_.let_go += std::exchange(taken_.lingering, 0);
+}
+
+uint64_t StepClock::room_of_gradient(uint32_t parameter) const {
+  const size_t several = side_by_side_[parameter] ? micro_batches_ : 1;
+  return several * WholeMemory::taken_by(elements(parameter) * bytes_of(job_.reduce));
+}
+
+// Runtime::take_gradient_room and keep_from_being_whole.
+void StepClock::take_room(uint32_t parameter) {
+  wait_for_room();
+  const uint64_t bytes = room_of_gradient(parameter);
+  if (lingering_ && taken_.all + bytes >= whole_gradient_) {
+    retire();
+    wait_for_room();
+  }
+  taken_.all += bytes;
 }
 
 void StepClock::wait_for_room() {
@@ -335,6 +357,7 @@ void StepClock::wait_for_room() {
     arena_->take_waits(waits_);
   } else {
     waits_.swap(let_go_);
+    taken_.all -= std::exchange(taken_.let_go, 0);
   }
   for (const StepArena::Moment until : waits_) {
     const uint64_t* const of_ranks = moments_.data() + until * ranks_.size();
@@ -350,7 +373,7 @@ void StepClock::zero_gradient(uint32_t parameter, size_t micro_batch) {
   if (model_.parameter(parameter).frozen || one.zeroed > micro_batch) return;
   one.zeroed = micro_batch + 1;
   const bool is_next = micro_batch > 0 && !side_by_side_[parameter];
-  if (!arena_ && (micro_batch == 0 || is_next)) wait_for_room();
+  if (!arena_ && (micro_batch == 0 || is_next)) take_room(parameter);
   if (elements(parameter) == 0) return;
   for (Rank& rank : ranks_) {
     if (arena_ && is_next) rank.program = std::max({rank.program, rank.exchange, rank.host});
@@ -358,6 +381,7 @@ void StepClock::zero_gradient(uint32_t parameter, size_t micro_batch) {
   compute(cost_[parameter].zero);
 }
 
+// DeviceLook.
 bool StepClock::fold(uint64_t numbers) {
   bool lies_apart = false;
   if (numbers > 1) exchange(costs_.local.of(2 * kDouble * numbers));
@@ -370,19 +394,30 @@ bool StepClock::fold(uint64_t numbers) {
   return lies_apart;
 }
 
+void StepClock::settle() {
+  if (look_.first < look_.closed) {
+    fold(look_.closed - look_.first);
+    exchange(costs_.local.of(3 * kDouble));
+  }
+  look_.first = look_.closed;
+  if (look_.first == look_.used) look_.first = look_.closed = look_.used = 0;
+}
+
+void StepClock::look(uint64_t count) {
+  const uint64_t more = norm_chunks(count);
+  if (!std::exchange(is_looking_, true)) exchange(costs_.local.of(kDouble * rounds_.size()));
+  if (look_.used + more > look_capacity_) settle();
+  if (look_.used + more > look_capacity_) {
+    if (fold(look_.used - look_.first) || look_.first > 0) exchange(costs_.local.of(2 * kDouble));
+    look_.first = look_.closed = 0;
+    look_.used = 1;
+  }
+  exchange(costs_.local.of(kFloat * count + kDouble * more));
+  look_.used += more;
+}
+
 // Runtime::look_at, of each.
-void StepClock::look_at(std::span<const uint32_t> parameters) {
-  uint64_t numbers = 0;
-  const auto look = [&](uint64_t count) {
-    const uint64_t more = norm_chunks(count);
-    if (!std::exchange(is_looking_, true)) exchange(costs_.local.of(kDouble * rounds_.size()));
-    if (numbers + more > look_capacity_) {
-      if (fold(numbers)) exchange(costs_.local.of(2 * kDouble));
-      numbers = 1;
-    }
-    exchange(costs_.local.of(kFloat * count + kDouble * more));
-    numbers += more;
-  };
+void StepClock::look_at(std::span<const uint32_t> parameters, size_t of) {
   for (const uint32_t parameter : parameters) {
     const uint64_t all = elements(parameter);
     if (all == 0) continue;
@@ -398,9 +433,10 @@ void StepClock::look_at(std::span<const uint32_t> parameters) {
     });
     if (arena_) arena_->were_cast();
   }
-  if (numbers == 0) return;
-  fold(numbers);
-  exchange(costs_.local.of(3 * kDouble));
+  if (look_.used == look_.closed) return;
+  if (of != look_.block) settle();
+  look_.block = of;
+  look_.closed = look_.used;
 }
 
 void StepClock::reduce(std::span<const uint32_t> parameters, bool lingers) {
@@ -427,6 +463,7 @@ void StepClock::send(std::span<const uint32_t> parameters, size_t micro_batch, b
   retire();
   uint64_t takes = 0;
   uint64_t all = 0;
+  uint64_t freed = 0;  // bytes, once it is added up
   const Round& round = rounds_[std::min(round_ + micro_batch, rounds_.size() - 1)];
   for (const uint32_t parameter : parameters) {
     const Cost& cost = cost_[parameter];
@@ -438,10 +475,12 @@ void StepClock::send(std::span<const uint32_t> parameters, size_t micro_batch, b
     gradients_[parameter].sent = micro_batch + 1;
     takes += cost.reduce;
     all += elements(parameter);
+    const bool has_others = side_by_side_[parameter] && micro_batch + 1 < micro_batches_;
+    if (!has_others) freed += room_of_gradient(parameter);
   }
   if (all == 0) return;
   follow_program();
-  if (job_.looks_at_gradients) look_at(parameters);
+  if (job_.looks_at_gradients) look_at(parameters, round_ + micro_batch);
   if (job_.world_size > 1 && parameters.size() > 1) takes = reduce_takes(parameters, takes);
   collective(takes);
   so_far_.reduce_ns += takes;
@@ -458,8 +497,10 @@ void StepClock::send(std::span<const uint32_t> parameters, size_t micro_batch, b
     arena_->added(lingers);
   } else if (lingers) {
     lingering_ = now();
+    taken_.lingering = freed;
   } else {
     let_go_.push_back(now());
+    taken_.let_go += freed;
   }
 }
 

@@ -7,12 +7,12 @@
 #include <span>
 #include <vector>
 
-#include "sharded/layout.hpp"
-#include "sharded/model_tables.hpp"
-#include "sharded/ownership.hpp"
+#include "sharded/memory/step_arena.hpp"
 #include "sharded/rehearsal.hpp"
-#include "sharded/step_arena.hpp"
-#include "sharded/sum_rounds.hpp"
+#include "sharded/shards/layout.hpp"
+#include "sharded/shards/model_tables.hpp"
+#include "sharded/shards/ownership.hpp"
+#include "sharded/shards/sum_rounds.hpp"
 
 namespace pliant::sharded {
 
@@ -116,8 +116,11 @@ class StepClock {
   /// What their owner does to add them up, in so many elements at once. Nanoseconds.
   [[nodiscard]] uint64_t sums_of(const Round& round, uint64_t elements, uint64_t block) const;
   [[nodiscard]] Cost cost_of(uint32_t parameter);
-  /// Looks through gradients of the pass that leave together, as DeviceLook does.
-  void look_at(std::span<const uint32_t> parameters);
+  /// Looks through gradients of micro-batch `of` of the step that leave together, as DeviceLook does.
+  void look_at(std::span<const uint32_t> parameters, size_t of);
+  /// At so many elements.
+  void look(uint64_t count);
+  void settle();
   /// So many numbers become one. False where it lies where they lay.
   bool fold(uint64_t numbers);
   [[nodiscard]] uint64_t block_of(uint64_t elements) const;
@@ -142,6 +145,10 @@ class StepClock {
   void measure(uint64_t takes);
   /// Memory that gradients now lie in was used by the exchange.
   void wait_for_room();
+  /// Bytes of those of the pass, without an arena.
+  [[nodiscard]] uint64_t room_of_gradient(uint32_t parameter) const;
+  /// Likewise: one lies there from now on.
+  void take_room(uint32_t parameter);
   /// What a rank exchanges from now on comes after what its program has enqueued.
   void follow_program();
   /// By every rank.
@@ -183,13 +190,27 @@ class StepClock {
   std::optional<StepArena::Moment> lingering_;  ///< without an arena: gradients that linger are free
   std::vector<StepArena::Moment> let_go_;       ///< likewise: those that the program has not waited for
   std::vector<StepArena::Moment> waits_;        ///< in wait_for_room()
-  uint64_t look_capacity_ = 0;                  ///< DeviceLook
-  bool is_looking_ = false;                     ///< it has looked in this step
-  std::vector<uint64_t> arrives_;               ///< by parameter: it is whole
-  std::vector<Gradient> gradients_;             ///< by parameter, in this pass
-  std::vector<uint32_t> group_;                 ///< in gather()
-  std::vector<uint32_t> reduced_;               ///< for reduce()
-  std::vector<uint32_t> sent_;                  ///< for send()
+  /// Without an arena, bytes of gradients: all that are there, of them those that linger, and those that the program
+  /// has not waited for.
+  struct Taken {
+    uint64_t all = 0;
+    uint64_t lingering = 0;
+    uint64_t let_go = 0;
+  } taken_;
+  uint64_t whole_gradient_ = 0;  ///< of the pass, whole_gradient_bytes()
+  uint64_t look_capacity_ = 0;   ///< DeviceLook
+  struct Look {
+    uint64_t first = 0;
+    uint64_t closed = 0;
+    uint64_t used = 0;
+    size_t block = 0;
+  } look_;                           ///< as its members
+  bool is_looking_ = false;          ///< it has looked in this step
+  std::vector<uint64_t> arrives_;    ///< by parameter: it is whole
+  std::vector<Gradient> gradients_;  ///< by parameter, in this pass
+  std::vector<uint32_t> group_;      ///< in gather()
+  std::vector<uint32_t> reduced_;    ///< for reduce()
+  std::vector<uint32_t> sent_;       ///< for send()
   bool is_cast_ = false;
   bool is_begun_ = false;     ///< the first pass with gradients of the step
   size_t micro_batches_ = 1;  ///< of the pass

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "sharded/trace/visited.hpp"
 #include "sharded/visit_page.hpp"
-#include "sharded/visited.hpp"
 
 namespace pliant::sharded {
 

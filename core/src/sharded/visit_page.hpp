@@ -19,8 +19,8 @@
 
 #include "base/durable_file.hpp"
 #include "base/result.hpp"
-#include "sharded/model_tables.hpp"
-#include "sharded/visited.hpp"
+#include "sharded/shards/model_tables.hpp"
+#include "sharded/trace/visited.hpp"
 
 namespace pliant::sharded {
 
