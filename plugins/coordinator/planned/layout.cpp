@@ -65,6 +65,11 @@ void Layout::build() {
       most_below_[*module] = std::max(most_below_[*module], bytes);
     }
   }
+  is_around_.assign(bytes_.size(), false);
+  for (uint32_t module = 0; module < model_.modules.size(); ++module) {
+    if (most_below_[module] == 0) continue;
+    for (const uint32_t parameter : used(module)) is_around_[parameter] = true;
+  }
 }
 
 }  // namespace pliant::coordinator::planned

@@ -50,6 +50,8 @@ class Layout {
   [[nodiscard]] uint64_t all_gradient_bytes() const { return all_gradients_; }
   /// The most that modules which are entered inside this one use at once.
   [[nodiscard]] uint64_t most_below(uint32_t module) const { return most_below_[module]; }
+  /// Modules that use something are entered inside a module that uses it.
+  [[nodiscard]] bool is_around(uint32_t parameter) const { return is_around_[parameter]; }
   /// Some module that has_inner() uses parameters with bytes.
   [[nodiscard]] bool has_containers() const { return has_containers_; }
   /// Parameters that modules use unannounced, ascending.
@@ -79,6 +81,7 @@ class Layout {
   std::vector<uint64_t> bytes_;
   std::vector<uint32_t> external_;
   std::vector<uint64_t> most_below_;  ///< by module
+  std::vector<bool> is_around_;       ///< by parameter
   uint64_t all_bytes_ = 0;
   uint64_t largest_ = 0;
   uint64_t all_gradients_ = 0;

@@ -1,5 +1,7 @@
 // Coordinator planned: knows the passes of a job, and gathers ahead within a budget that it keeps.
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -8,11 +10,15 @@
 namespace pliant::coordinator::planned {
 namespace {
 
+/// Bytes, and the part of a model's gradients that a bucket has where that is less.
+constexpr uint64_t kBucket = uint64_t{1} << 20U;
+constexpr uint64_t kPartOfModel = 4;
+
 struct Planned {
   int64_t ahead = 2;
   int64_t gather_bucket = int64_t{1} << 20U;
   int64_t traces = 16;
-  int64_t reduce_bucket = int64_t{1} << 20U;
+  std::optional<int64_t> reduce_bucket;
 
   static void options(sdk::Options<Planned>& table) {
     table.add("ahead", &Planned::ahead, "Most prefetches in flight at once; 0 = no prefetch.")
@@ -33,14 +39,23 @@ struct Planned {
     table
         .add("reduce_bucket", &Planned::reduce_bucket,
              "Complete gradients are collected until they have this many bytes and are then reduced together; fewer "
-             "bytes if the budget leaves no room.")
+             "bytes if the budget leaves no room. Unset = a quarter of the model's gradients, at most 1048576.")
         .at_least(0)
         .unit("bytes");
   }
 
   void set_model(const sdk::Model& model) {
-    planner_ = Planner(model, {static_cast<uint64_t>(traces), static_cast<uint64_t>(ahead),
-                               static_cast<uint64_t>(reduce_bucket), static_cast<uint64_t>(gather_bucket)});
+    planner_ = Planner(model, {static_cast<uint64_t>(traces), static_cast<uint64_t>(ahead), bucket_of(model),
+                               static_cast<uint64_t>(gather_bucket)});
+  }
+  /// What is set stays. Else a small model would have its whole gradient in one.
+  [[nodiscard]] uint64_t bucket_of(const sdk::Model& model) const {
+    if (reduce_bucket) return static_cast<uint64_t>(*reduce_bucket);
+    uint64_t bytes = 0;
+    for (const sdk::Parameter& one : model.parameters) {
+      if (!one.frozen) bytes += one.gradient_bytes > 0 ? one.gradient_bytes : one.elements * sizeof(float);
+    }
+    return std::min(bytes / kPartOfModel, kBucket);
   }
   void set_module_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
     planner_.set_parameters(module, own, external);

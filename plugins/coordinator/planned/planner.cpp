@@ -1,6 +1,7 @@
 #include "planner.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "answered.hpp"
@@ -63,25 +64,38 @@ void Planner::refresh() {
   bucket_ = budget == 0 ? options_.bucket : std::min(options_.bucket, layout_->spare_bytes() / kPartOfSpare);
   reserve_ = layout_->most_gradient_bytes();
   reserves_.clear();
+  costs_ = std::make_shared<const std::vector<uint64_t>>(costs_of_all());
+  forget_plans();
+}
+
+// Parameters of one size cost the same, the median of what they took: else chance would say which of the layers of a
+// model stay whole, and in each run others.
+std::vector<uint64_t> Planner::costs_of_all() const {
   Wide time = 0;
   Wide bytes = 0;
+  std::map<uint64_t, std::vector<uint64_t>> of_size;
   for (uint32_t i = 0; i < nanoseconds_.size(); ++i) {
     if (nanoseconds_[i] == 0) continue;
     time += nanoseconds_[i];
     bytes += layout_->parameter(i).bytes;
+    of_size[layout_->parameter(i).bytes].push_back(nanoseconds_[i]);
+  }
+  for (auto& [size, measured] : of_size) {
+    const auto middle = measured.begin() + static_cast<std::ptrdiff_t>(measured.size() / 2);
+    std::nth_element(measured.begin(), middle, measured.end());
+    measured.front() = *middle;
   }
   std::vector<uint64_t> costs;
   for (uint32_t i = 0; i < layout_->parameters(); ++i) {
     const uint64_t own = layout_->parameter(i).bytes;
-    const bool measured = time > 0 && bytes > 0;
-    if (measured && nanoseconds_[i] > 0) {
-      costs.push_back(nanoseconds_[i]);
+    const auto measured = of_size.find(own);
+    if (measured != of_size.end()) {
+      costs.push_back(measured->second.front());
     } else {
-      costs.push_back(measured ? static_cast<uint64_t>(own * time / bytes) : own);
+      costs.push_back(time > 0 && bytes > 0 ? static_cast<uint64_t>(own * time / bytes) : own);
     }
   }
-  costs_ = std::make_shared<const std::vector<uint64_t>>(std::move(costs));
-  forget_plans();
+  return costs;
 }
 
 void Planner::set_parameters(uint32_t module, std::span<const uint32_t> own, std::span<const uint32_t> external) {
@@ -199,6 +213,7 @@ void Planner::leave_plan() {
     now_.calls.push_back(one);
     now_.digests.push_back(digest_.value());
   }
+  if (!schedule_.room().has_places()) schedule_.set_places(places_in(plan, next_));
   plan_ = nullptr;
   lingers_now_ = false;  // what comes is not known, and may need the room
   schedule_.linger_no_more();

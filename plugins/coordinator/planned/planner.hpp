@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -21,9 +22,10 @@ constexpr uint64_t kPartOfSpare = 4;
 
 struct PlannerOptions {
   uint64_t traces = 16;
-  uint64_t ahead = 2;          ///< ScheduleOptions::ahead
-  uint64_t bucket = 0;         ///< bytes of complete gradients that wait to leave
-  uint64_t gather_bucket = 0;  ///< ScheduleOptions::gather_bucket
+  uint64_t ahead = 2;                        ///< ScheduleOptions::ahead
+  uint64_t bucket = 0;                       ///< bytes of complete gradients that wait to leave
+  uint64_t gather_bucket = 0;                ///< ScheduleOptions::gather_bucket
+  uint64_t plan_bytes = uint64_t{1} << 26U;  ///< of plans that are kept; as many as a step has always are
 };
 
 /// A pass is expected to follow the trace that came after the same passes the last time. Its answers are decided before
@@ -78,6 +80,8 @@ class Planner {
     std::vector<Kept> kept_at_end;  ///< until it is chosen
     StateId ends = 0;
     uint64_t lost_to_gaps = 0;  ///< Schedule::lost_to_gaps(), also where it was found what pays
+    Wide cost = 0;              ///< of what it and the pass after it gather, as far as is known
+    Wide wasted = 0;            ///< of it, Schedule::wasted()
     Wide late = 0;              ///< late_gathers()
     uint64_t used = 0;          ///< the number of the pass that followed it last
     [[nodiscard]] size_t bytes() const {
@@ -119,13 +123,14 @@ class Planner {
     uint64_t bucket = 0;
     bool lingers = false;
   };
-  /// The first of these ways that fits, whichever way of placing it takes.
+  /// The first of these ways that fits, whichever way of placing it takes; with places that are given later where the
+  /// others lose bytes to gaps and those do not.
   [[nodiscard]] bool is_decided(Plan& plan, TraceId trace, std::span<const Leaving> ways);
   /// Gradients of such buckets may linger in a pass like this one, and leave enough room.
   [[nodiscard]] bool may_linger(TraceId id, const Trace& trace, uint64_t bucket);
   [[nodiscard]] std::vector<Leaving> ways_to_leave(TraceId id, const Trace& trace);
-  /// By what pays, gathered ahead as far as that fits.
-  [[nodiscard]] bool is_decided(Plan& plan);
+  /// By what pays, gathered ahead as far as that fits. `below`: only where it costs less.
+  [[nodiscard]] bool is_decided(Plan& plan, std::optional<Wide> below = std::nullopt);
   /// Within a budget, the ways of keeping parameters that fit, those that gather least first; none where the pass does
   /// not fit at all.
   [[nodiscard]] std::vector<Trial> tried_ways(Plan& plan);
@@ -133,6 +138,12 @@ class Planner {
   [[nodiscard]] Trial tried(const Plan& plan, const ScheduleOptions& options, uint64_t reserve,
                             std::vector<pliant_action>& room) const;
   [[nodiscard]] bool decide_all(Plan& plan);
+  /// To what is gathered without one, in the actions and at the end. False: none are found.
+  [[nodiscard]] bool give_places(Plan& plan);
+  /// What modules around others use lies so that whatever may be entered inside has room in one piece.
+  [[nodiscard]] bool leaves_one_piece(const Plan& plan) const;
+  /// What lies where when so many of its calls have been answered, by parameter.
+  [[nodiscard]] std::vector<uint64_t> places_in(const Plan& plan, size_t calls) const;
   /// What gathers cost under which nothing is computed: not ahead of their visit, or as the one before it is left.
   [[nodiscard]] Wide late_gathers(const Plan& plan) const;
   /// The schedule is brought to where the plan is.
@@ -154,6 +165,8 @@ class Planner {
   void forget_plans();
   /// After other parameters or costs.
   void refresh();
+  /// By parameter, what gathering it costs: nanoseconds where anything was measured, else bytes.
+  [[nodiscard]] std::vector<uint64_t> costs_of_all() const;
   [[nodiscard]] size_t calls() const { return plan_ != nullptr ? next_ : now_.calls.size(); }
 
   PlannerOptions options_;

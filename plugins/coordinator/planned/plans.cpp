@@ -13,8 +13,7 @@ namespace {
 constexpr uint64_t kPercent = 100;
 /// That may be gathered beyond the least.
 constexpr uint64_t kNextToNothing = 2;
-constexpr size_t kMostPlanBytes = size_t{1} << 26U;
-/// But as many plans as large as the largest always have room, or those of one step would drive each other out.
+/// As many plans as large as the largest always have room, or those of one step would drive each other out.
 constexpr size_t kFewestPlans = 16;
 
 }  // namespace
@@ -70,30 +69,40 @@ Planner::Plan* Planner::plan_for(TraceId trace, TraceId after) {
   plan_bytes_ += made.bytes();
   size_t largest = made.bytes();
   for (const auto& one : plans_) largest = std::max(largest, one.second.bytes());
-  forget_least_used_plans(std::max(kMostPlanBytes, kFewestPlans * largest));
+  forget_least_used_plans(std::max<size_t>(options_.plan_bytes, kFewestPlans * largest));
   return &(plans_[key] = std::move(made));
 }
 
 bool Planner::is_decided(Plan& plan, TraceId trace, std::span<const Leaving> ways) {
   const Plan begun = plan;
   for (const Leaving& way : ways) {
+    const auto placed = [&](Placing placing) {
+      Plan made = begun;
+      made.options = {options_.ahead, way.bucket, way.lingers};
+      made.options.gather_bucket = options_.gather_bucket;
+      made.options.placing = placing;
+      made.reserve = reserve_of(trace, *made.trace, way.bucket, way.lingers);
+      return made;
+    };
     // Where one fits the others are not tried: what gathers cost would have a say in where all lies.
-    for (const Placing placing : {Placing::kBestFit, Placing::kBySize, Placing::kLow}) {
-      plan = begun;
-      plan.options = {options_.ahead, way.bucket, way.lingers};
-      plan.options.gather_bucket = options_.gather_bucket;
-      plan.options.placing = placing;
-      plan.reserve = reserve_of(trace, *plan.trace, way.bucket, way.lingers);
-      if (is_decided(plan)) return true;
+    for (const Placing placing : {Placing::kBestFit, Placing::kBySize, Placing::kLow, Placing::kLater}) {
+      plan = placed(placing);
+      if (!is_decided(plan)) continue;
+      const bool loses = layout_->model().budget > 0 && (plan.lost_to_gaps > 0 || plan.wasted > 0);
+      if (!loses || placing == Placing::kLater) return true;
+      Plan later = placed(Placing::kLater);
+      if (is_decided(later, plan.cost) && later.cost + later.late < plan.cost + plan.late) plan = std::move(later);
+      return true;
     }
   }
   return false;
 }
 
 // Of the ways that gather next to nothing more than the least, the one that has least to wait for.
-bool Planner::is_decided(Plan& plan) {
+bool Planner::is_decided(Plan& plan, std::optional<Wide> below) {
   if (layout_->model().budget == 0) return decide_all(plan);
-  const std::vector<Trial> ways = tried_ways(plan);
+  std::vector<Trial> ways = tried_ways(plan);
+  if (below) std::erase_if(ways, [&below](const Trial& way) { return way.cost >= *below; });
   if (ways.empty()) return false;
   const auto take = [this, &plan](const Trial& way, uint64_t ahead) {
     Plan made = plan;
@@ -101,6 +110,7 @@ bool Planner::is_decided(Plan& plan) {
     made.options.ahead = ahead;
     made.options.gather_bucket = options_.gather_bucket;
     made.lost_to_gaps = way.lost_to_gaps;
+    made.cost = way.cost;
     made.uses.mark(way.whole);
     return made;
   };
@@ -141,9 +151,10 @@ std::vector<Planner::Trial> Planner::tried_ways(Plan& plan) {
   };
   const bool has_room = layout_->all_bytes() + plan.reserve <= layout_->model().budget;
   for (const bool moves : {false, true}) {
-    if (moves && (!ways.empty() || !layout_->has_containers())) continue;
+    const bool comes_later = plan.options.placing == Placing::kLater;
+    if (moves && (comes_later || !ways.empty() || !layout_->has_containers())) continue;
     for (const bool packs : {false, true}) {
-      if (packs && (!layout_->has_containers() || (has_room && !ways.empty()))) continue;
+      if (packs && (comes_later || !layout_->has_containers() || (has_room && !ways.empty()))) continue;
       for (const Weighing weighing : {Weighing::kCostByTime, Weighing::kTime, Weighing::kCost}) {
         if (has_room && !ways.empty()) continue;
         const ScheduleOptions& now = plan.options;
@@ -221,6 +232,9 @@ bool Planner::decide_all(Plan& plan) {
   plan.late = late_gathers(plan);
   plan.kept_at_end = schedule.kept();
   plan.lost_to_gaps = std::max(plan.lost_to_gaps, schedule.lost_to_gaps());
+  plan.wasted = schedule.wasted();
+  plan.cost += plan.wasted;
+  if (!schedule.room().has_places() && !give_places(plan)) return false;
   return plan.actions.size() <= std::numeric_limits<uint32_t>::max();
 }
 

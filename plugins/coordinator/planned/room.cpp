@@ -14,6 +14,8 @@ constexpr size_t kLookedAt = 256;
 constexpr size_t kGaps = 8;
 /// And so many from one side.
 constexpr size_t kGapsOfSide = 64;
+/// And so many more than suffice, where places come later.
+constexpr size_t kCandidates = 16;
 constexpr unsigned kPoint = 24;  ///< bits behind the point of what a loss is counted in
 
 }  // namespace
@@ -53,13 +55,21 @@ void Room::remove_gap(uint64_t place, uint64_t bytes) {
 void Room::make_way(uint32_t parameter, bool may) {
   const Held& one = held_[parameter];
   if (budget_ == 0 || one.bytes == 0 || !one.whole) return;
+  set_fixed(parameter, !may);
   if (may) {
     add_may_go(one.next, parameter);
-    fixed_.erase(one.place);
+    if (has_places_) fixed_.erase(one.place);
   } else {
     remove_may_go(one.next, parameter);
-    fixed_.insert(one.place);
+    if (has_places_) fixed_.insert(one.place);
   }
+}
+
+void Room::set_fixed(uint32_t parameter, bool fixed) {
+  Held& one = held_[parameter];
+  if (one.fixed == fixed) return;
+  one.fixed = fixed;
+  fixed_bytes_ = fixed ? fixed_bytes_ + one.bytes : fixed_bytes_ - one.bytes;
 }
 
 void Room::add_may_go(Moment next, uint32_t parameter) {
@@ -93,24 +103,28 @@ void Room::take(uint32_t parameter, uint64_t place, uint64_t bytes) {
   one.bytes = bytes;
   make_way(parameter, may_go(parameter));
   if (budget_ == 0 || bytes == 0) return;
+  held_bytes_ += bytes;
+  if (place != PLIANT_ANY_PLACE) by_place_.emplace(place, parameter);
+  if (!has_places_) return;
   auto gap = gaps_.upper_bound(place);
   --gap;
   const auto [begin, length] = *gap;
   remove_gap(begin, length);
   add_gap(begin, place - begin);
   add_gap(place + bytes, begin + length - place - bytes);
-  by_place_.emplace(place, parameter);
-  held_bytes_ += bytes;
 }
 
 void Room::drop(uint32_t parameter) {
   Held& one = held_[parameter];
   if (budget_ > 0 && one.bytes > 0) {
     remove_may_go(one.next, parameter);
-    fixed_.erase(one.place);
+    set_fixed(parameter, false);
     by_place_.erase(one.place);
     held_bytes_ -= one.bytes;
-    add_gap(one.place, one.bytes);
+    if (has_places_) {
+      fixed_.erase(one.place);
+      add_gap(one.place, one.bytes);
+    }
   }
   one.whole = one.waited_for = one.stays = false;
   one.place = PLIANT_ANY_PLACE;
@@ -146,12 +160,42 @@ std::optional<Room::Spot> Room::lowest_gap(const Want& want) const {
   return std::nullopt;
 }
 
+Room Room::with_places(const Layout& layout, const std::vector<uint64_t>& places) const {
+  Room made(layout);
+  made.looked_at_ = looked_at_;
+  for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
+    const Held& one = held_[parameter];
+    Held& to = made.held_[parameter];
+    to.next = one.next;
+    to.users = one.users;
+    to.stays = one.stays;
+    if (!one.whole) continue;
+    made.take(parameter, places[parameter], one.bytes);
+    to.waited_for = one.waited_for;
+  }
+  return made;
+}
+
 uint64_t Room::end_of_fixed() const {
+  if (!has_places_) return fixed_bytes_;
   return fixed_.empty() ? 0 : *fixed_.rbegin() + held_[by_place_.at(*fixed_.rbegin())].bytes;
 }
 
 std::optional<Room::Spot> Room::behind_fixed(const Want& want) const {
-  const uint64_t place = end_of_fixed();
+  return spot_at(end_of_fixed(), want);
+}
+
+std::optional<Room::Spot> Room::between_fixed(const Want& want) const {
+  uint64_t place = 0;
+  for (const uint64_t begin : fixed_) {
+    ++looked_at_;
+    if (begin >= place + want.bytes) break;
+    place = begin + held_[by_place_.at(begin)].bytes;
+  }
+  return spot_at(place, want);
+}
+
+std::optional<Room::Spot> Room::spot_at(uint64_t place, const Want& want) const {
   if (place > want.top || want.bytes > want.top - place) return std::nullopt;
   Spot spot{place, {}};
   for (auto one = by_place_.lower_bound(place); one != by_place_.end() && one->first < place + want.bytes; ++one) {
@@ -225,10 +269,67 @@ std::optional<Room::Spot> Room::gap_on_side(const Want& want) const {
   return std::nullopt;
 }
 
+Wide Room::loss_of(uint32_t parameter, const Want& want, const std::vector<uint64_t>& costs) const {
+  const Moment next = held_[parameter].next;
+  if (next == kNever) return 0;
+  const uint64_t distance = next > want.now ? next - want.now : 1;
+  const Wide cost = costs[parameter];
+  if (want.weighing == Weighing::kCost) return cost;
+  return (want.weighing == Weighing::kTime ? Wide{1} << kPoint : cost << kPoint) / distance;
+}
+
+// What loses least for its bytes, of what is used latest; then whatever of it is not needed stays.
+std::optional<Room::Spot> Room::find_bytes(const Want& want, const std::vector<uint64_t>& costs) const {
+  const uint64_t idle = want.top - std::min(want.top, held_bytes_);
+  if (want.bytes <= idle) return Spot{};
+  const uint64_t needed = want.bytes - idle;
+  struct Candidate {
+    uint32_t parameter;
+    uint64_t bytes;
+    Wide loss;
+  };
+  std::vector<Candidate> found;
+  uint64_t bytes = 0;
+  for (auto one = may_go_.rbegin(); one != may_go_.rend() && one->first > want.until; ++one) {
+    const bool loses_nothing = !found.empty() && found.back().loss == 0;
+    if (bytes >= needed && (loses_nothing || found.size() >= kCandidates)) break;
+    ++looked_at_;
+    found.push_back({one->second, held_[one->second].bytes, loss_of(one->second, want, costs)});
+    bytes += found.back().bytes;
+  }
+  if (bytes < needed) return std::nullopt;
+  if (want.weighing != Weighing::kTime) {
+    std::stable_sort(found.begin(), found.end(), [](const Candidate& one, const Candidate& other) {
+      return one.loss * other.bytes < other.loss * one.bytes;
+    });
+  }
+  const auto suffices = [&](const Candidate& one) { return one.bytes >= needed; };
+  const Candidate* alone = nullptr;
+  for (const Candidate& one : found) {
+    if (suffices(one) && (alone == nullptr || one.loss < alone->loss)) alone = &one;
+  }
+  Spot spot;
+  Wide loss = 0;
+  bytes = 0;
+  size_t taken = 0;
+  for (; bytes < needed; ++taken) bytes += found[taken].bytes;
+  while (taken-- > 0) {
+    if (bytes - found[taken].bytes >= needed) {
+      bytes -= found[taken].bytes;
+      continue;
+    }
+    spot.goes.push_back(found[taken].parameter);
+    loss += found[taken].loss;
+  }
+  if (alone != nullptr && alone->loss < loss) spot.goes.assign(1, alone->parameter);
+  return spot;
+}
+
 std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint64_t>& costs) const {
   Want want = wanted;
   want.top = want.top / kAlignment * kAlignment;
   if (budget_ == 0 || want.bytes == 0) return Spot{};
+  if (!has_places_) return find_bytes(want, costs);
   if (auto spot = gap_on_side(want)) return spot;
   size_t looked_at = 0;
   for (auto gap = by_bytes_.lower_bound({want.bytes, 0}); gap != by_bytes_.end(); ++gap) {
@@ -251,12 +352,8 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
         const Held& one = held_[other];
         if (one.place >= spot.place + want.bytes || one.place + one.bytes <= spot.place) continue;
         spot.goes.push_back(other);
-        if (one.next == kNever) continue;
-        const uint64_t distance = one.next > want.now ? one.next - want.now : 1;
-        const Wide cost = costs[other];
-        if (want.weighing == Weighing::kCostByTime) loss += (cost << kPoint) / distance;
-        if (want.weighing == Weighing::kCost) loss += cost;
-        if (want.weighing == Weighing::kTime) loss = std::max(loss, (Wide{1} << kPoint) / distance);
+        const Wide of_it = loss_of(other, want, costs);
+        loss = want.weighing == Weighing::kTime ? std::max(loss, of_it) : loss + of_it;
       }
       if (best && least <= loss) continue;
       least = loss;

@@ -20,13 +20,14 @@ enum class Weighing { kCostByTime, kTime, kCost };
 /// Into which gap: the one that fits best, the lowest, or the highest, there at its end.
 enum class Side { kBestFit, kLow, kHigh };
 
-/// With a budget each whole parameter has a place, and no two overlap. Without one there are no places.
+/// With a budget each whole parameter has a place, and no two overlap; or places come later, and what is whole takes no
+/// more bytes than there are, in any number of pieces. Without a budget there are no places.
 class Room {
  public:
   Room() = default;
-  explicit Room(const Layout& layout)
-      : budget_(layout.model().budget / kAlignment * kAlignment), held_(layout.parameters()) {
-    if (budget_ > 0) add_gap(0, budget_);
+  explicit Room(const Layout& layout, bool has_places = true)
+      : has_places_(has_places), budget_(layout.model().budget / kAlignment * kAlignment), held_(layout.parameters()) {
+    if (budget_ > 0 && has_places_) add_gap(0, budget_);
   }
 
   struct Held {
@@ -37,9 +38,14 @@ class Room {
     bool whole = false;
     bool waited_for = false;
     bool stays = false;  ///< makes room for nothing
+    bool fixed = false;  ///< may not go, as the bytes that are fixed count it
   };
   [[nodiscard]] const Held& at(uint32_t parameter) const { return held_[parameter]; }
   [[nodiscard]] uint64_t budget() const { return budget_; }
+  /// False: places come later. What this says of gaps, and of what lies behind something, has no meaning then.
+  [[nodiscard]] bool has_places() const { return has_places_; }
+  /// The same with these places, by parameter. O(parameters * log n).
+  [[nodiscard]] Room with_places(const Layout& layout, const std::vector<uint64_t>& places) const;
   [[nodiscard]] size_t parameters() const { return held_.size(); }
 
   /// Where so many bytes could lie, and what would have to go.
@@ -66,7 +72,10 @@ class Room {
   /// Right behind all that stays or is used, below `top`; nothing lies there whose next use is at `until` or sooner.
   /// O(log n + what goes).
   [[nodiscard]] std::optional<Spot> behind_fixed(const Want& want) const;
-  /// The end of what may not go and lies highest; 0: there is none. O(1).
+  /// At the lowest place where nothing lies that stays or is used, below `top`; likewise. O(fixed + what goes).
+  [[nodiscard]] std::optional<Spot> between_fixed(const Want& want) const;
+  /// The end of what may not go and lies highest; 0: there is none. Where places come later, the bytes of what may not
+  /// go. O(1).
   [[nodiscard]] uint64_t end_of_fixed() const;
   /// Bytes below `line` that hold nothing with a use to come. O(log n + what lies above).
   [[nodiscard]] uint64_t idle_below(uint64_t line) const;
@@ -101,9 +110,17 @@ class Room {
   void add_may_go(Moment next, uint32_t parameter);
   void remove_may_go(Moment next, uint32_t parameter);
   [[nodiscard]] std::optional<Spot> gap_on_side(const Want& want) const;
+  /// What goes for so many bytes, wherever they lie.
+  [[nodiscard]] std::optional<Spot> find_bytes(const Want& want, const std::vector<uint64_t>& costs) const;
+  /// What lies there makes room.
+  [[nodiscard]] std::optional<Spot> spot_at(uint64_t place, const Want& want) const;
+  /// Of what may go, as it is weighed.
+  [[nodiscard]] Wide loss_of(uint32_t parameter, const Want& want, const std::vector<uint64_t>& costs) const;
+  void set_fixed(uint32_t parameter, bool fixed);
   struct Window;
   [[nodiscard]] std::optional<Window> window_around(uint32_t parameter, const Want& want) const;
 
+  bool has_places_ = true;
   uint64_t budget_ = 0;
   std::vector<Held> held_;
   std::map<uint64_t, uint32_t> by_place_;             ///< those that have bytes
@@ -114,6 +131,7 @@ class Room {
   mutable uint64_t looked_at_ = 0;
   uint64_t held_bytes_ = 0;   ///< of all that lie there
   uint64_t spent_bytes_ = 0;  ///< of what may go and has no use to come
+  uint64_t fixed_bytes_ = 0;  ///< of what may not go
 };
 
 }  // namespace pliant::coordinator::planned

@@ -19,7 +19,7 @@ Schedule::Schedule(const Layout& layout, Costs costs, ScheduleOptions options, u
                    std::span<const Kept> kept)
     : layout_(&layout),
       options_(options),
-      room_(layout),
+      room_(layout, options.placing != Placing::kLater),
       gradients_(layout, options.bucket, options.lingers),
       costs_(std::move(costs)),
       reserve_(reserve),
@@ -31,6 +31,11 @@ Schedule::Schedule(const Layout& layout, Costs costs, ScheduleOptions options, u
     room_.set_next(one.parameter, kNever);
     if (one.waited_for) room_.set_waited(one.parameter);
   }
+}
+
+void Schedule::set_places(const std::vector<uint64_t>& places) {
+  room_ = room_.with_places(*layout_, places);
+  options_.placing = Placing::kBestFit;
 }
 
 std::vector<Kept> Schedule::kept() const {
@@ -85,7 +90,7 @@ void Schedule::use(const Uses& uses, Moment now, std::span<const uint32_t> used)
 
 void Schedule::release_apart(Call call, std::span<const uint32_t> used, sdk::Actions& actions) {
   const uint32_t module = module_of(call);
-  if (!options_.moves || room_.budget() == 0 || !layout_->has_inner(module)) return;
+  if (!options_.moves || !room_.has_places() || room_.budget() == 0 || !layout_->has_inner(module)) return;
   apart_.clear();
   uint64_t end = room_.end_of_fixed();
   uint64_t highest = end;
@@ -111,37 +116,59 @@ void Schedule::release_apart(Call call, std::span<const uint32_t> used, sdk::Act
   }
 }
 
-void Schedule::gather_missing(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions) {
-  found_.clear();
-  for (const uint32_t parameter : used) {
-    if (room_.at(parameter).whole) continue;
-    const std::optional<Room::Spot> spot = spot_for(parameter, now, module_of(call));
-    if (!spot) {
-      gather_anew(now, call, used, actions);
-      break;
+void Schedule::look_for_missing(std::span<const uint32_t> used) {
+  missing_.clear();
+  for (const bool stays : {true, false}) {
+    if (stays && layout_->external().empty()) continue;
+    for (const uint32_t parameter : used) {
+      if (!room_.at(parameter).whole && layout_->parameter(parameter).external == stays) missing_.push_back(parameter);
     }
-    most_lost_ = std::max(most_lost_, delayed_[parameter]);  // it was to be here by now
+  }
+}
+
+template <class Find>
+std::optional<uint32_t> Schedule::take_missing(const Find& find, sdk::Actions& actions) {
+  found_.clear();
+  for (const uint32_t parameter : missing_) {
+    const std::optional<Room::Spot> spot = find(parameter);
+    if (!spot) {
+      for (const Found& one : found_) remove(one.parameter);  // nothing was said of them yet
+      found_.clear();
+      return parameter;
+    }
     take(parameter, *spot, actions);
     found_.push_back({parameter, spot->place});
   }
+  return std::nullopt;
+}
+
+void Schedule::gather_missing(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions) {
+  look_for_missing(used);
+  const auto find = [&](uint32_t parameter) {
+    auto spot = spot_for(parameter, now, module_of(call));
+    if (spot) most_lost_ = std::max(most_lost_, delayed_[parameter]);  // it was to be here by now
+    return spot;
+  };
+  if (take_missing(find, actions)) gather_anew(now, call, used, actions);
   emit(found_, false, actions);
 }
 
 void Schedule::gather_anew(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions) {
-  for (const Found& one : found_) remove(one.parameter);  // nothing was said of them yet
-  found_.clear();
   for (const uint32_t parameter : used) {
     const Room::Held& one = room_.at(parameter);
     if (one.whole && one.users == 1 && !one.stays && one.bytes > 0) release(parameter, actions);
   }
-  for (const uint32_t parameter : used) {
-    if (room_.at(parameter).whole) continue;
-    std::optional<Room::Spot> spot = spot_behind(parameter, now);
-    if (!spot) spot = spot_for(parameter, now, module_of(call));
-    if (!spot) refuse(parameter, module_of(call));
-    take(parameter, *spot, actions);
-    found_.push_back({parameter, spot->place});
-  }
+  look_for_missing(used);
+  const auto behind = [&](uint32_t parameter) {
+    auto spot = spot_behind(parameter, now);
+    return spot ? spot : spot_for(parameter, now, module_of(call));
+  };
+  const std::optional<uint32_t> has_none = take_missing(behind, actions);
+  if (!has_none) return;
+  std::stable_sort(missing_.begin(), missing_.end(),
+                   [this](uint32_t a, uint32_t b) { return layout_->bytes(a) > layout_->bytes(b); });
+  const auto between = [&](uint32_t parameter) { return spot_between(parameter, now); };
+  if (take_missing(between, actions)) refuse(*has_none, module_of(call));
 }
 
 Room::Want Schedule::want_of(uint32_t parameter, Moment now, Moment until, bool thorough) const {
@@ -173,7 +200,17 @@ std::optional<Room::Spot> Schedule::spot_behind(uint32_t parameter, Moment now) 
   if (want.bytes == 0) return Room::Spot{};
   for (const uint64_t top : tops()) {
     want.top = top;
-    if (auto spot = room_.behind_fixed(want)) return spot;
+    if (auto spot = room_.has_places() ? room_.behind_fixed(want) : room_.find(want, *costs_)) return spot;
+  }
+  return std::nullopt;
+}
+
+std::optional<Room::Spot> Schedule::spot_between(uint32_t parameter, Moment now) const {
+  Room::Want want = want_of(parameter, now, 0, true);
+  if (want.bytes == 0) return Room::Spot{};
+  for (const uint64_t top : tops()) {
+    want.top = top;
+    if (auto spot = room_.has_places() ? room_.between_fixed(want) : room_.find(want, *costs_)) return spot;
   }
   return std::nullopt;
 }
@@ -189,6 +226,7 @@ void Schedule::refuse(uint32_t parameter, uint32_t module) const {
 }
 
 std::optional<Room::Spot> Schedule::spot_beside(const Room::Want& want) const {
+  if (!room_.has_places()) return room_.find(want, *costs_);
   if (!options_.packs) {
     if (auto spot = room_.lowest_gap(want)) return spot;
   }
@@ -266,6 +304,7 @@ void Schedule::release(uint32_t parameter, sdk::Actions& actions) {
   if (!one.waited_for) actions.wait(parameter);
   actions.release(parameter);
   if (one.next < looked_until_) looked_until_ = one.next;
+  if (one.next != kNever) wasted_ += (*costs_)[parameter];
   remove(parameter);
 }
 

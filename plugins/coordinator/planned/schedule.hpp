@@ -17,8 +17,9 @@
 namespace pliant::coordinator::planned {
 
 /// Into which gap a parameter goes: the one that fits it best; the lowest; or large ones into the lowest and small ones
-/// into the highest, so that gaps of one size meet parameters of it.
-enum class Placing { kBestFit, kLow, kBySize };
+/// into the highest, so that gaps of one size meet parameters of it. Or only bytes count, and places are given once all
+/// is decided.
+enum class Placing { kBestFit, kLow, kBySize, kLater };
 
 struct ScheduleOptions {
   uint64_t ahead = 2;    ///< groups that may be on their way before the first visit that they are for begins
@@ -77,6 +78,8 @@ class Schedule {
   void begin_next_pass() { gradients_.begin_pass(); }
   /// What lies where the host needs room for the gradients that are left goes.
   void end_pass(bool with_gradient, sdk::Actions& actions);
+  /// Where places come later: what is whole lies there, by parameter, and what comes goes on with places.
+  void set_places(const std::vector<uint64_t>& places);
   /// What is whole, ascending; for another Schedule, once no module is entered.
   [[nodiscard]] std::vector<Kept> kept() const;
 
@@ -87,6 +90,9 @@ class Schedule {
   /// gathered before their visit, while as many lay idle in gaps: with the same budget in one piece they would be
   /// whole.
   [[nodiscard]] uint64_t lost_to_gaps() const { return most_lost_; }
+  /// What it cost so far to gather what went though it had a use to come. In a pass of which it is known what it pays
+  /// to keep, gaps alone do that, and gradients.
+  [[nodiscard]] Wide wasted() const { return wasted_; }
 
  private:
   void enter(const Uses& uses, Moment now, Call call, sdk::Actions& actions);
@@ -103,15 +109,23 @@ class Schedule {
   /// be entered inside: it goes, to be gathered anew.
   void release_apart(Call call, std::span<const uint32_t> used, sdk::Actions& actions);
   void gather_missing(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions);
-  /// Side by side, with what was whole of it and no other module uses. Throws where that does not fit either.
+  /// Side by side, with what was whole of it and no other module uses; else each in the lowest place, the largest
+  /// first. Throws where that does not fit either.
   void gather_anew(Moment now, Call call, std::span<const uint32_t> used, sdk::Actions& actions);
+  /// To missing_: what of it is not whole, first what stays.
+  void look_for_missing(std::span<const uint32_t> used);
+  /// To found_, at a spot that `find` gives. The one for which there is none; then nothing was found.
+  template <class Find>
+  std::optional<uint32_t> take_missing(const Find& find, sdk::Actions& actions);
   [[nodiscard]] Room::Want want_of(uint32_t parameter, Moment now, Moment until, bool thorough) const;
   [[nodiscard]] std::optional<Room::Spot> spot_for(uint32_t parameter, Moment now, uint32_t module) const;
   [[nodiscard]] std::optional<Room::Spot> spot_behind(uint32_t parameter, Moment now) const;
+  [[nodiscard]] std::optional<Room::Spot> spot_between(uint32_t parameter, Moment now) const;
   [[noreturn]] void refuse(uint32_t parameter, uint32_t module) const;
   void remove(uint32_t parameter);
   /// Of the arena, below the gradients that are to come, then below those that lie there.
   [[nodiscard]] std::array<uint64_t, 2> tops() const {
+    if (!room_.has_places()) return {line_, line_};
     return {line_, room_.budget() - std::min(room_.budget(), gradients_.depth())};
   }
   /// Lies beside what stays for long.
@@ -158,12 +172,14 @@ class Schedule {
   uint64_t clock_ = 0;       ///< uses, where no later ones are known
   int64_t whole_elements_ = 0;
   std::vector<Found> found_;
+  std::vector<uint32_t> missing_;  ///< of the module that is entered
   std::vector<uint32_t> apart_;    ///< in release_apart()
   std::vector<uint32_t> gone_;     ///< in take(), with a use to come
   std::vector<bool> is_lost_;      ///< by parameter: went for want of one piece, and was not gathered since
   std::vector<uint64_t> delayed_;  ///< by parameter: bytes lost with it, where gaps kept it from being gathered ahead
   uint64_t lost_ = 0;              ///< bytes of them, as far as gaps would hold them
   uint64_t most_lost_ = 0;
+  Wide wasted_ = 0;
 };
 
 }  // namespace pliant::coordinator::planned

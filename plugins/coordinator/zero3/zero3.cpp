@@ -1,6 +1,8 @@
 // Coordinator zero3: parameters are gathered and released as DeepSpeed's ZeRO stage 3 does it, visit by visit.
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,13 +14,17 @@ namespace {
 
 constexpr int64_t kNoRule = -1;
 
+/// Elements: DeepSpeed's reduce_bucket_size, and the part of a model that a bucket has where that is less.
+constexpr uint64_t kDeepSpeedBucket = 500'000'000;
+constexpr uint64_t kPartOfModel = 8;
+
 struct Zero3 {
   int64_t prefetch_bucket_size = 50'000'000;
   int64_t max_live_parameters = 1'000'000'000;
   int64_t max_reuse_distance = 1'000'000'000;
   int64_t param_persistence_threshold = 100'000;
   int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();
-  int64_t reduce_bucket_size = 500'000'000;
+  std::optional<int64_t> reduce_bucket_size;
   std::string offload_param_device = "none";
   int64_t offload_param_buffer_count = 5;
   std::string version = "head";
@@ -57,7 +63,14 @@ struct Zero3 {
                                .head = version == "head",
                                .strict = strict,
                                .swap_buffers = offload_param_device == "nvme" ? offload_param_buffer_count : -1}));
-    reductions_ = Reductions(model.parameters, static_cast<uint64_t>(reduce_bucket_size));
+    reductions_ = Reductions(model.parameters, bucket_of(model));
+  }
+  /// What is set stays. Else a model below DeepSpeed's bucket would have its whole gradient in one.
+  [[nodiscard]] uint64_t bucket_of(const sdk::Model& model) const {
+    if (reduce_bucket_size) return static_cast<uint64_t>(*reduce_bucket_size);
+    uint64_t trained = 0;
+    for (const sdk::Parameter& one : model.parameters) trained += one.frozen ? 0 : one.elements;
+    return std::clamp<uint64_t>(trained / kPartOfModel, 1, kDeepSpeedBucket);
   }
   void require_tier(const sdk::Model& model) const {
     if (offload_param_device != "nvme" || model.tiers > 0) return;
@@ -130,7 +143,8 @@ struct Zero3 {
         .unit("elements");
     table
         .add("reduce_bucket_size", &Zero3::reduce_bucket_size,
-             "Number of elements of complete gradients to collect before they are reduced together.")
+             "Number of elements of complete gradients to collect before they are reduced together; unset = an eighth "
+             "of the model's trained elements, at most 500000000. One as large as the model holds its whole gradient.")
         .at_least(1)
         .unit("elements");
   }

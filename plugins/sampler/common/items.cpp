@@ -21,7 +21,7 @@ std::string explain_pack_over_long(std::span<const int64_t> too_long, size_t tot
     named += (i == 0 ? "" : ", ") + std::to_string(too_long[i]) + " (" +
              std::to_string(counts[static_cast<size_t>(too_long[i])]) + ")";
   }
-  if (too_long.size() > kNamed) named += ", ...";
+  if (too_long.size() > kNamed) named += " and " + std::to_string(too_long.size() - kNamed) + " more";
   return std::to_string(too_long.size()) + " of " + std::to_string(total) + " sequences have more than " +
          std::to_string(longest) + " " + unit +
          ", the most that fit max_tokens = " + std::to_string(options.max_tokens) + "; ids (" + unit + "): " + named +

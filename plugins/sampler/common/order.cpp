@@ -91,7 +91,7 @@ std::string explain_over_long(std::span<const int64_t> too_long, size_t total, s
       named += (i == 0 ? "" : ", ") + std::to_string(too_long[i]) + " (" + std::to_string(length) + ")";
     }
   }
-  if (too_long.size() > kNamed) named += ", ...";
+  if (too_long.size() > kNamed) named += " and " + std::to_string(too_long.size() - kNamed) + " more";
   return std::to_string(too_long.size()) + " of " + std::to_string(total) +
          " sequences are longer than max_tokens = " + std::to_string(max_tokens) + "; ids (tokens): " + named +
          ". Split them, raise max_tokens to " + std::to_string(longest) +
