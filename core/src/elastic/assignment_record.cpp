@@ -1,4 +1,4 @@
-// Rows of ranks for the ledger, digests for the agent.
+// Rows of ranks for the ledger, digests and numbers for the agent.
 #include "elastic/assignment_record.hpp"
 
 #include <algorithm>
@@ -33,6 +33,32 @@ uint64_t digest_of(const Assignment& assignment) {
     digest.add(static_cast<uint64_t>(block.count));
   }
   return digest.value();
+}
+
+uint64_t digest_of(const Batch& batch) {
+  data::Digest digest;
+  digest.add(static_cast<uint64_t>(batch.epoch));
+  digest.add(std::span<const uint64_t>(batch.offsets));
+  digest.add(std::span<const int64_t>(batch.ids));
+  for (const Piece& piece : batch.pieces) {
+    digest.add(static_cast<uint64_t>(piece.first));
+    digest.add(static_cast<uint64_t>(piece.count));
+  }
+  return digest.value();
+}
+
+std::vector<double> numbers_of(const Scaling& scaling) {
+  return {scaling.learning_rate,
+          scaling.scheduled_learning_rate,
+          scaling.learning_rate_factor,
+          scaling.one_minus_beta1,
+          scaling.one_minus_beta2,
+          scaling.epsilon,
+          scaling.weight_decay,
+          scaling.ema_power,
+          scaling.momentum_buffer,
+          scaling.second_moment,
+          scaling.progress};
 }
 
 }  // namespace pliant::elastic

@@ -143,14 +143,14 @@ void tally(Uses& uses, Batches& batches, int64_t epoch, int64_t expected_batches
   }
 }
 
-Result<Audit> audit_epochs(const Lineage& lineage, Batches& batches, int64_t steps) {
+Result<Audit> audit_epochs(const Lineage& lineage, Batches& batches, int64_t steps, AuditFrom from) {
   Audit audit;
   std::map<int64_t, Commits> commits = by_epoch(lineage);
   if (!commits.empty() && commits.begin()->first < 0) {
     return foreign(*commits.begin()->second.front(), "epochs are counted from 0");
   }
-  int64_t left = steps;
-  int64_t epoch = 0;
+  int64_t left = steps - from.step;
+  int64_t epoch = from.epoch;
   for (; left > 0; ++epoch) {
     const EpochSummary& summary = batches.epoch(epoch);
     const int64_t expected_batches = std::min(left, summary.batches);
@@ -170,13 +170,13 @@ Result<Audit> audit_epochs(const Lineage& lineage, Batches& batches, int64_t ste
 
 }  // namespace
 
-Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps) {
+Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps, AuditFrom from) {
   try {
     if (steps < 0 || (steps > 0 && !batches.has_step(steps - 1))) {
       return failed(Status::kInvalidArgument,
                     fmt::format("cannot audit {} steps: the job has {}", steps, batches.expected_steps()));
     }
-    return audit_epochs(lineage, batches, steps);
+    return audit_epochs(lineage, batches, steps, from);
   } catch (const Error& error) {
     return tl::unexpected<Error>(error);
   }

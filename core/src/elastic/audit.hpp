@@ -20,10 +20,17 @@ struct Audit {
   std::map<std::string, int64_t> dropped;  ///< by reason, over the epochs that those batches begin
 };
 
+/// Where an audit begins: in an epoch, whose first step this is.
+struct AuditFrom {
+  int64_t epoch = 0;
+  int64_t step = 0;
+};
+
 /// Replans the epochs with `batches` and checks every commit of `lineage` against the batch that it names: kDataLoss,
 /// naming the step, when its digest, its size or its shares are not those of the plan. `steps`: how far the job should
-/// have come, at most as many as the job has. O(samples of those epochs).
-Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps);
+/// have come, at most as many as the job has. What comes before `from` is neither planned nor checked. O(samples of
+/// those epochs).
+Result<Audit> audit(const Lineage& lineage, Batches& batches, int64_t steps, AuditFrom from = {});
 
 /// Steps of the job: exact when it has come to its last epoch or to max_steps, as one that is finished has.
 int64_t steps_of_job(Batches& batches);

@@ -40,7 +40,7 @@ OpenRun open_run(const fs::path& run) {
     throw Error(Status::kNotFound,
                 fmt::format("{} {}; give the directory of a run, such as pliant-runs/NAME/latest", run.string(),
                             fs::is_directory(run, error) ? "has no ledger.jsonl" : "is not a directory"),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   RunDirectory directory = or_throw(RunDirectory::open(run));
   Lineage lineage = or_throw(elastic::Ledger::replay(directory.ledger()));

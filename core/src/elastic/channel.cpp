@@ -45,7 +45,7 @@ FileDescriptor take_socket(std::string_view text, bool same_protocol) {
     throw Error(Status::kFailedPrecondition,
                 "the connection to the agent is not open in this process, or was taken by an earlier Session::attach: "
                 "a worker attaches once, and programs that it starts are not workers",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   ::fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
   return FileDescriptor(fd);

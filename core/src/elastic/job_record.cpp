@@ -11,6 +11,7 @@
 #include "data/input_file.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/assignment_record.hpp"
+#include "elastic/best_snapshot.hpp"
 #include "elastic/ledger.hpp"
 #include "elastic/run_directory.hpp"
 #include "elastic/snapshot.hpp"
@@ -26,7 +27,7 @@ std::string hex_of_batches(const Batches& batches) {
 }
 
 [[noreturn]] void refuse_record(const std::string& why) {
-  throw Error(Status::kFailedPrecondition, why, ExitCode::kUsage);
+  throw Error(Status::kFailedPrecondition, why, Origin::kInput);
 }
 
 void check_same_job(const elastic::RunDirectory& directory, const elastic::JobFacts& facts, const Plan& plan) {
@@ -51,7 +52,7 @@ struct JobRecord::State {
   elastic::Ledger ledger;
   std::string run_id;
   std::string config_digest;
-  int64_t keep_snapshots = 1;
+  RunOptions run;                                       ///< how many snapshots are kept, and which
   std::optional<elastic::GenerationRecord> generation;  ///< that was begun by this process
 
   [[nodiscard]] const elastic::Lineage& lineage() const { return ledger.lineage(); }
@@ -62,9 +63,11 @@ struct JobRecord::State {
   }
   void prune() const {
     const auto& all = lineage().snapshots;
+    const auto best = elastic::best_snapshot(lineage(), run, [this](const auto& one) { return has(one); });
     int64_t kept = 0;
     for (auto newest = all.rbegin(); newest != all.rend(); ++newest) {
-      if (!has(*newest) || ++kept <= keep_snapshots) continue;
+      if (!has(*newest) || ++kept <= run.keep_snapshots) continue;
+      if (best && best->file == newest->file) continue;
       std::error_code ignored;  // one that stays costs room only
       fs::remove(directory.path() / newest->file, ignored);
     }
@@ -85,9 +88,8 @@ JobRecord JobRecord::begin(const Config& config, const Plan& plan, const Batches
   or_throw(data::write_dataset_once(directory.dataset(), batches.dataset()));
   elastic::Ledger ledger = or_throw(elastic::Ledger::create(directory.ledger(), facts.run_id, hex_of_batches(batches)));
   or_throw(directory.become_latest());
-  return JobRecord(
-      std::make_unique<State>(State{std::move(directory), std::move(lock), std::move(ledger), facts.run_id,
-                                    elastic::digest_of_config(resolved), config.run().keep_snapshots, std::nullopt}));
+  return JobRecord(std::make_unique<State>(State{std::move(directory), std::move(lock), std::move(ledger), facts.run_id,
+                                                 elastic::digest_of_config(resolved), config.run(), std::nullopt}));
 }
 
 JobRecord JobRecord::open(const fs::path& path, const Config& config, const Plan& plan, const Batches& batches) {
@@ -106,9 +108,8 @@ JobRecord JobRecord::open(const fs::path& path, const Config& config, const Plan
   std::string before;
   if (const auto text = data::read_whole(directory.config())) before = (*text)->bytes();
   or_throw(directory.change_config(before, resolved));
-  return JobRecord(
-      std::make_unique<State>(State{std::move(directory), std::move(lock), std::move(ledger), facts.run_id,
-                                    elastic::digest_of_config(resolved), config.run().keep_snapshots, std::nullopt}));
+  return JobRecord(std::make_unique<State>(State{std::move(directory), std::move(lock), std::move(ledger), facts.run_id,
+                                                 elastic::digest_of_config(resolved), config.run(), std::nullopt}));
 }
 
 const fs::path& JobRecord::directory() const {
@@ -116,6 +117,11 @@ const fs::path& JobRecord::directory() const {
 }
 int64_t JobRecord::steps() const {
   return state_->steps();
+}
+BatchPosition JobRecord::position() const {
+  const auto& commits = state_->lineage().commits;
+  if (commits.empty()) return {};
+  return {commits.back().epoch, commits.back().batch_index + 1};
 }
 
 void JobRecord::start_generation(int64_t world_size, const std::string& reason) {

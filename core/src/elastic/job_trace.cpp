@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/whole_file.hpp"
-#include "sharded/trace_file.hpp"
-#include "sharded/trace_log.hpp"
+#include "sharded/trace/trace_file.hpp"
+#include "sharded/trace/trace_log.hpp"
 
 namespace pliant::elastic {
 namespace {

@@ -10,7 +10,7 @@
 
 namespace pliant::elastic {
 
-/// Whether `file` can be written, tried with an empty one beside it: exit 2 for a path that is wrong. What is there
+/// Whether `file` can be written, tried with an empty one beside it: kInput for a path that is wrong. What is there
 /// stays.
 Result<> check_trace_file(const std::filesystem::path& file);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <iterator>
 #include <type_traits>
 
 #include "base/durable_file.hpp"
@@ -35,6 +36,14 @@ std::string objection(const Lineage& lineage, const LedgerRecord& record) {
   if (const auto* restart = std::get_if<RestartRecord>(&record); restart != nullptr && restart->step > committed) {
     return fmt::format("it restarts from {} steps, but only {} steps are committed", restart->step, committed);
   }
+  if (const auto* end = std::get_if<EndRecord>(&record); end != nullptr && end->step != committed) {
+    return fmt::format("it ends the job after {} steps, but {} steps are committed", end->step, committed);
+  }
+  const auto* const evaluation = std::get_if<Evaluation>(&record);
+  if (evaluation != nullptr && evaluation->step > committed) {
+    return fmt::format("it evaluates the state of {} steps, but only {} steps are committed", evaluation->step,
+                       committed);
+  }
   return {};
 }
 
@@ -44,6 +53,22 @@ void restart_from(Lineage& lineage, int64_t step) {
   const auto is_void = [step](const SnapshotRecord& snapshot) { return snapshot.step > step; };
   lineage.snapshots.erase(std::remove_if(lineage.snapshots.begin(), lineage.snapshots.end(), is_void),
                           lineage.snapshots.end());
+  if (lineage.end && lineage.end->step > step) lineage.end.reset();
+  std::erase_if(lineage.evaluations, [step](const Evaluation& one) { return one.step > step; });
+}
+
+/// What is said of a state that was evaluated before replaces what has the same names.
+void add_evaluation(Lineage& lineage, Evaluation&& added) {
+  const auto later = [](int64_t step, const Evaluation& one) { return step < one.step; };
+  const auto at = std::upper_bound(lineage.evaluations.begin(), lineage.evaluations.end(), added.step, later);
+  if (at == lineage.evaluations.begin() || std::prev(at)->step != added.step) {
+    lineage.evaluations.insert(at, std::move(added));
+    return;
+  }
+  Evaluation& before = *std::prev(at);
+  before.ranks = added.ranks;
+  before.lost = added.lost;
+  for (auto& [name, value] : added.values) before.values[name] = value;
 }
 
 /// A step that is snapshotted again is still one snapshot: its file holds what was written last.
@@ -71,6 +96,7 @@ void apply(Lineage& lineage, LedgerRecord&& record) {
     }
     if constexpr (std::is_same_v<Record, CommitRecord>) {
       if (value.state) confirm_snapshots(lineage);
+      lineage.end.reset();
       lineage.commits.push_back(std::move(value));
       lineage.began_before.push_back(lineage.generations.size());
     }
@@ -78,6 +104,8 @@ void apply(Lineage& lineage, LedgerRecord&& record) {
     if constexpr (std::is_same_v<Record, SnapshotRecord>) add_snapshot(lineage, std::move(value));
     if constexpr (std::is_same_v<Record, NotFiniteRecord>) lineage.not_finite_step = value.step;
     if constexpr (std::is_same_v<Record, RestartRecord>) restart_from(lineage, value.step);
+    if constexpr (std::is_same_v<Record, EndRecord>) lineage.end = std::move(value);
+    if constexpr (std::is_same_v<Record, Evaluation>) add_evaluation(lineage, std::move(value));
   };
   std::visit(add, record);
 }
@@ -268,6 +296,8 @@ Result<Ledger> Ledger::copy_to(const std::filesystem::path& file) const {
   }
   while (began < lineage.generations.size()) lines += encode_line(lineage.generations[began++]);
   for (const SnapshotRecord& snapshot : lineage.snapshots) lines += encode_line(snapshot);
+  for (const Evaluation& evaluation : lineage.evaluations) lines += encode_line(evaluation);
+  if (lineage.end) lines += encode_line(*lineage.end);
   if (lineage.not_finite_step) lines += encode_line(NotFiniteRecord{*lineage.not_finite_step, {}});
   Result<FileDescriptor> fd = create_whole(file, [&lines](int to) { return write_all_at(to, lines, 0); });
   if (!fd) return failed(std::move(fd));
@@ -329,6 +359,12 @@ Result<> Ledger::append(const RestartRecord& record) {
   return state_->append(record);
 }
 Result<> Ledger::append(const NotFiniteRecord& record) {
+  return state_->append(record);
+}
+Result<> Ledger::append(const Evaluation& record) {
+  return state_->append(record);
+}
+Result<> Ledger::append(const EndRecord& record) {
   return state_->append(record);
 }
 const Lineage& Ledger::lineage() const {

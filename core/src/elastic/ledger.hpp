@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "base/result.hpp"
 #include "pliant/batches.hpp"
+#include "pliant/metric.hpp"
 #include "pliant/plan.hpp"
 #include "pliant/report.hpp"
 
@@ -36,6 +38,7 @@ struct CommitRecord {
   double learning_rate = 0;
   bool skipped = false;             ///< its update was not finite and was left out; its samples are used
   std::optional<uint64_t> state{};  ///< StateDigest::root of the state that all ranks began it with, where it was taken
+  std::map<std::string, double> metrics{};  ///< of the program's own, over all ranks
 };
 
 /// A worker group began to work.
@@ -67,8 +70,14 @@ struct NotFiniteRecord {
   std::string reason;
 };
 
-using LedgerRecord =
-    std::variant<HeaderRecord, CommitRecord, GenerationRecord, SnapshotRecord, RestartRecord, NotFiniteRecord>;
+/// The program asked for the end of the job after `step` committed steps, before its plan ends.
+struct EndRecord {
+  int64_t step = 0;
+  std::string reason;
+};
+
+using LedgerRecord = std::variant<HeaderRecord, CommitRecord, GenerationRecord, SnapshotRecord, RestartRecord,
+                                  NotFiniteRecord, Evaluation, EndRecord>;
 
 /// What replaying a ledger gives.
 struct Lineage {
@@ -78,6 +87,8 @@ struct Lineage {
   std::vector<size_t> began_before;        ///< of each commit: how many of `generations` stand before it
   std::vector<SnapshotRecord> snapshots;   ///< oldest first, only those on the lineage; each step and file once
   std::optional<int64_t> not_finite_step;  ///< of the last NotFiniteRecord
+  std::optional<EndRecord> end;            ///< that the lineage ends with: no step was committed after it
+  std::vector<Evaluation> evaluations;     ///< on the lineage, by step; what came twice counts as it came last
   std::string fingerprint;                 ///< of the header: what the run must match to be resumed
 };
 
@@ -110,6 +121,8 @@ class Ledger {
   Result<> append(const SnapshotRecord& record);
   Result<> append(const RestartRecord& record);
   Result<> append(const NotFiniteRecord& record);
+  Result<> append(const Evaluation& record);
+  Result<> append(const EndRecord& record);
   /// The lineage so far, kept up to date by append.
   [[nodiscard]] const Lineage& lineage() const;
 

@@ -63,6 +63,12 @@ Json share_json(const std::vector<RowRange>& share) {
   return share.size() == 1 ? ranges.front() : ranges;
 }
 
+Json reals(const std::map<std::string, double>& values) {
+  Json json = Json::object();
+  for (const auto& [name, value] : values) json[name] = real(value);
+  return json;
+}
+
 Json to_json(const CommitRecord& record) {
   Json shares = Json::array();
   for (const std::vector<RowRange>& share : record.shares) shares.push_back(share_json(share));
@@ -82,7 +88,19 @@ Json to_json(const CommitRecord& record) {
   if (record.size.padding_rows > 0) json["padding_rows"] = record.size.padding_rows;
   if (record.skipped) json["skipped"] = true;
   if (record.state) json["state"] = fmt::format("{:016x}", *record.state);
+  if (!record.metrics.empty()) json["metrics"] = reals(record.metrics);
   return json;
+}
+
+Json to_json(const Evaluation& record) {
+  Json json{{"record", "evaluation"}, {"step", record.step}, {"ranks", record.ranks}};
+  if (record.lost > 0) json["lost"] = record.lost;
+  json["metrics"] = reals(record.values);
+  return json;
+}
+
+Json to_json(const EndRecord& record) {
+  return {{"record", "end"}, {"step", record.step}, {"reason", record.reason}};
 }
 
 Json to_json(const GenerationRecord& record) {
@@ -137,13 +155,25 @@ std::string text_field(const Json& object, const char* key) {
   return value.get<std::string>();
 }
 
-double real_field(const Json& object, const char* key) {
-  const Json& value = field(object, key);
+double real_of(const Json& value, const char* key) {
   if (value.is_number()) return value.get<double>();
   if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
   if (value == "inf") return std::numeric_limits<double>::infinity();
   if (value == "-inf") return -std::numeric_limits<double>::infinity();
   throw Refusal{fmt::format("its `{}` is not a number", key)};
+}
+
+double real_field(const Json& object, const char* key) {
+  return real_of(field(object, key), key);
+}
+
+std::map<std::string, double> reals_of(const Json& object) {
+  const auto found = object.find("metrics");
+  if (found == object.end()) return {};
+  if (!found->is_object()) throw Refusal{"its `metrics` are not an object"};
+  std::map<std::string, double> values;
+  for (const auto& [name, value] : found->items()) values[name] = real_of(value, name.c_str());
+  return values;
 }
 
 template <class Integer>
@@ -220,6 +250,7 @@ CommitRecord commit_of(const Json& object) {
   record.learning_rate = real_field(object, "lr");
   record.skipped = flag_of(object, "skipped");
   record.state = state_of(object);
+  record.metrics = reals_of(object);
   return record;
 }
 
@@ -232,6 +263,11 @@ LedgerRecord record_of(const Json& object) {
                           flag_of(object, "unconfirmed")};
   }
   if (kind == "not_finite") return NotFiniteRecord{count_field(object, "step"), text_field(object, "reason")};
+  if (kind == "end") return EndRecord{count_field(object, "step"), text_field(object, "reason")};
+  if (kind == "evaluation") {
+    return Evaluation{count_field(object, "step"), count_field(object, "ranks"),
+                      object.contains("lost") ? count_field(object, "lost") : 0, reals_of(object)};
+  }
   if (kind == "restart") return RestartRecord{count_field(object, "step")};
   if (kind == "generation") {
     return GenerationRecord{count_field(object, "generation"),

@@ -29,18 +29,13 @@ class Encoder {
     object_[key] = value;
   }
   // JSON has no NaN and no infinity, a loss may be either.
-  void operator()(const char* key, const double& value) {
-    if (std::isfinite(value)) {
-      object_[key] = value;
-    } else {
-      object_[key] = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-    }
-  }
+  void operator()(const char* key, const double& value) { object_[key] = number(value); }
   void operator()(const char* key, const std::string& value) { object_[key] = value.substr(0, kLongestText); }
   /// One that is of no use when it is cut.
   void whole(const char* key, const std::string& value) { object_[key] = value; }
   void operator()(const char* key, const uint64_t& value) { object_[key] = std::to_string(value); }
   void operator()(const char* key, const BreakCause& value) { object_[key] = static_cast<int>(value); }
+  void operator()(const char* key, const Origin& value) { object_[key] = static_cast<int>(value); }
   void operator()(const char* key, const std::vector<Injection>& list) {
     json& array = object_[key] = json::array();
     for (const Injection& one : list) array.push_back({one.id, one.step, static_cast<int>(one.at), one.stop});
@@ -49,12 +44,30 @@ class Encoder {
     json& array = object_[key] = json::array();
     for (const RowRange& one : list) array.push_back({one.first, one.count});
   }
+  /// [name, rule, parts of the sum, these parts, parts of the weight]
+  void operator()(const char* key, const std::vector<MetricShare>& list) {
+    json& array = object_[key] = json::array();
+    for (const MetricShare& one : list) {
+      json share = json::array({one.name, static_cast<int>(one.rule), one.sum.size()});
+      for (const double part : one.sum) share.push_back(number(part));
+      for (const double part : one.weight) share.push_back(number(part));
+      array.push_back(std::move(share));
+    }
+  }
+  void operator()(const char* key, const std::map<std::string, double>& values) {
+    json& object = object_[key] = json::object();
+    for (const auto& [name, value] : values) object[name] = number(value);
+  }
   json take(std::string_view type) {
     object_["type"] = type;
     return std::move(object_);
   }
 
  private:
+  static json number(double value) {
+    if (std::isfinite(value)) return value;
+    return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  }
   json object_ = json::object();
 };
 
@@ -66,10 +79,7 @@ class Decoder {
     value = object_.at(key).get<V>();
   }
   void whole(const char* key, std::string& value) { (*this)(key, value); }
-  void operator()(const char* key, double& value) {
-    const json& field = object_.at(key);
-    value = field.is_string() ? std::strtod(field.get_ref<const std::string&>().c_str(), nullptr) : field.get<double>();
-  }
+  void operator()(const char* key, double& value) { value = number(object_.at(key)); }
   void operator()(const char* key, uint64_t& value) {
     const auto& text = object_.at(key).get_ref<const std::string&>();
     const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -77,8 +87,13 @@ class Decoder {
   }
   void operator()(const char* key, BreakCause& value) {
     const int cause = object_.at(key).get<int>();
-    if (cause < 0 || cause > static_cast<int>(BreakCause::kShortage)) throw std::out_of_range(key);
+    if (cause < 0 || cause > static_cast<int>(BreakCause::kRefused)) throw std::out_of_range(key);
     value = static_cast<BreakCause>(cause);
+  }
+  void operator()(const char* key, Origin& value) {
+    const int origin = object_.at(key).get<int>();
+    if (origin < 0 || origin > static_cast<int>(Origin::kWorldSize)) throw std::out_of_range(key);
+    value = static_cast<Origin>(origin);
   }
   void operator()(const char* key, std::vector<Injection>& list) {
     list.clear();
@@ -95,7 +110,32 @@ class Decoder {
     for (const json& one : object_.at(key)) list.push_back({one.at(0).get<int64_t>(), one.at(1).get<int64_t>()});
   }
 
+  void operator()(const char* key, std::vector<MetricShare>& list) {
+    list.clear();
+    const json& array = object_.at(key);
+    if (array.size() > kMostMetrics) throw std::out_of_range(key);
+    for (const json& one : array) {
+      MetricShare share;
+      share.name = one.at(0).get<std::string>();
+      const int rule = one.at(1).get<int>();
+      const size_t parts = one.at(2).get<size_t>();
+      const bool fits = is_metric_name(share.name) && rule >= 0 && rule <= static_cast<int>(MetricRule::kMin);
+      if (!fits || parts > one.size() - 3) throw std::out_of_range(key);
+      share.rule = static_cast<MetricRule>(rule);
+      for (size_t i = 3; i < one.size(); ++i) (i < 3 + parts ? share.sum : share.weight).push_back(number(one[i]));
+      list.push_back(std::move(share));
+    }
+  }
+
+  void operator()(const char* key, std::map<std::string, double>& values) {
+    values.clear();
+    for (const auto& [name, value] : object_.at(key).items()) values[name] = number(value);
+  }
+
  private:
+  static double number(const json& field) {
+    return field.is_string() ? std::strtod(field.get_ref<const std::string&>().c_str(), nullptr) : field.get<double>();
+  }
   const json& object_;
 };
 
@@ -112,11 +152,11 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Ready>) {
     f("fingerprint", m.fingerprint), f("options", m.options), f("device", m.device), f("device_name", m.device_name);
     f("host_visible", m.host_visible), f("sharded", m.sharded), f("model", m.model);
-    f("arrays", m.arrays);
+    f("arrays", m.arrays), f("policies", m.policies), f("plugins", m.plugins);
   } else if constexpr (std::is_same_v<M, DataWritten>) {
-    f("error", m.error), f("status", m.status), f("exit_code", m.exit_code);
+    f("error", m.error), f("status", m.status), f("origin", m.origin);
   } else if constexpr (std::is_same_v<M, Refused>) {
-    f("status", m.status), f("exit_code", m.exit_code), f("options", m.options);
+    f("status", m.status), f("origin", m.origin), f("options", m.options);
   } else if constexpr (std::is_same_v<M, CommIdMade> || std::is_same_v<M, CommIdShared>) {
     f("generation", m.generation), f("id", m.id);
   } else if constexpr (std::is_same_v<M, Joining> || std::is_same_v<M, Abort>) {
@@ -129,7 +169,7 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Holds>) {
     f("step", m.step), f("compared", m.compared), f("state", m.state);
   } else if constexpr (std::is_same_v<M, Reducing>) {
-    f("generation", m.generation), f("step", m.step), f("assignment", m.assignment);
+    f("generation", m.generation), f("step", m.step), f("assignment", m.assignment), f("rows", m.rows);
   } else if constexpr (std::is_same_v<M, Vote>) {
     f("generation", m.generation), f("step", m.step), f("digest", m.digest), f("loss_sum", m.loss_sum);
     f("loss_tokens", m.loss_tokens), f("learning_rate", m.learning_rate);
@@ -137,7 +177,10 @@ void fields(Message& m, Coder& f) {
     f("finite", m.finite), f("not_finite", m.not_finite), f("not_finite_more", m.not_finite_more);
     f("sum_finite", m.sum_finite), f("sum_overflows", m.sum_overflows);
     f("compared", m.compared), f("state", m.state), f("digest_microseconds", m.digest_microseconds);
-    f("visits", m.visits.count), f("visits_digest", m.visits.digest);
+    f("visits", m.visits.count), f("visits_digest", m.visits.digest), f("scaling", m.scaling), f("metrics", m.metrics);
+    f("end", m.end);
+  } else if constexpr (std::is_same_v<M, Evaluated>) {
+    f("step", m.step), f("metrics", m.metrics);
   } else if constexpr (std::is_same_v<M, Broken>) {
     f("generation", m.generation), f("reason", m.reason), f("cause", m.cause);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {
@@ -149,6 +192,8 @@ void fields(Message& m, Coder& f) {
     f("weights", m.memory.weights), f("state", m.memory.state), f("sums", m.memory.sums);
     f("gathered_most", m.memory.gathered_most), f("passes", m.passes.all), f("passes_followed", m.passes.followed);
     f("gathered", m.passes.gathered), f("gathered_bytes", m.passes.gathered_bytes);
+  } else if constexpr (std::is_same_v<M, BusyWith>) {
+    f("what", m.what), f("at_most_s", m.at_most_s);
   } else if constexpr (std::is_same_v<M, Injected>) {
     f("id", m.id);
   } else if constexpr (std::is_same_v<M, Form>) {
@@ -161,6 +206,8 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Commit>) {
     f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot), f("compare", m.compare);
     rates_fields(m.rates, f);
+    f("evaluated_step", m.evaluation.step), f("evaluated_ranks", m.evaluation.ranks);
+    f("evaluated_lost", m.evaluation.lost), f("evaluated", m.evaluation.values);
   } else if constexpr (std::is_same_v<M, Tell>) {
     f("compare", m.compare);
   } else if constexpr (std::is_same_v<M, Save>) {
@@ -185,10 +232,12 @@ constexpr std::string_view type_name() {
   if constexpr (std::is_same_v<Message, Abort>) return "abort";
   if constexpr (std::is_same_v<Message, Reducing>) return "reducing";
   if constexpr (std::is_same_v<Message, Vote>) return "vote";
+  if constexpr (std::is_same_v<Message, Evaluated>) return "evaluated";
   if constexpr (std::is_same_v<Message, Broken>) return "broken";
   if constexpr (std::is_same_v<Message, SnapshotWritten>) return "snapshot_written";
   if constexpr (std::is_same_v<Message, PartWritten>) return "part_written";
   if constexpr (std::is_same_v<Message, Assemble>) return "assemble";
+  if constexpr (std::is_same_v<Message, BusyWith>) return "busy_with";
   if constexpr (std::is_same_v<Message, Injected>) return "injected";
   if constexpr (std::is_same_v<Message, Finished>) return "finished";
   if constexpr (std::is_same_v<Message, Form>) return "form";
@@ -260,7 +309,7 @@ Result<InjectionPoint> parse_injection_point(std::string_view word) {
                 "'" + std::string(word) +
                     "' is not a point of a step; allowed: forward, reduce, vote, commit, apply, copy, gather, scatter, "
                     "snapshot, finish",
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 }  // namespace pliant::elastic

@@ -9,16 +9,17 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "elastic/metric_table.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/sharded.hpp"
-#include "sharded/traced_passes.hpp"
-#include "sharded/visited.hpp"
+#include "sharded/trace/traced_passes.hpp"
+#include "sharded/trace/visited.hpp"
 
 namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 14;
+inline constexpr int kProtocol = 17;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -61,18 +62,23 @@ struct Ready {
   bool sharded = false;      ///< its state is a part of the ranks' state: each holds what it owns
   std::string model{};       ///< of a sharded job: digest of parameters, modules and what is kept for each weight, hex
   std::string arrays{};      ///< digest of StateArrays::layout, hex; empty where the program has none
+  std::string policies{};    ///< digest of what balancer and learning-rate rule answer to the same question, hex
+  /// plugin_files(). Others than those of other workers may give the same answers: another machine may need a build of
+  /// its own.
+  std::vector<std::string> plugins{};
 };
 /// Answer to WriteData.
 struct DataWritten {
   std::string error;  ///< empty: the data set is there
   int status = 0;     ///< of the error, a Status
-  int exit_code = 0;  ///< that it asks for
+  Origin origin = Origin::kRun;
 };
-/// An error leaves a call of the session and asks the process to exit with 2 or 3: it refuses its config or its
-/// machine. A program may catch it and go on. Whether another worker refuses the same is told by these fields.
+/// An error of Origin::kInput or kPlugin leaves a call of the session: the worker refuses its config or its machine. A
+/// program may catch it and go on; most end with its exit code. Whether another worker refuses the same is told by
+/// these fields.
 struct Refused {
   int status = 0;  ///< a Status
-  int exit_code = 0;
+  Origin origin = Origin::kRun;
   std::string options{};  ///< that it is about (Error::options)
   bool operator==(const Refused&) const = default;
 };
@@ -111,6 +117,7 @@ struct Reducing {
   int64_t generation = 0;
   int64_t step = 0;
   uint64_t assignment = 0;  ///< digest of what this rank takes the step's assignment to be
+  uint64_t rows = 0;        ///< and of its batch (digest_of)
 };
 /// This rank has reduced the step. digest, loss: of the whole global batch, equal on all ranks.
 struct Vote {
@@ -130,12 +137,22 @@ struct Vote {
   uint64_t state = 0;                  ///< StateDigest::root
   int64_t digest_microseconds = 0;     ///< that it took
   sharded::VisitCount visits{};        ///< of a sharded job: equal on all ranks
+  std::vector<double> scaling{};       ///< all that the learning-rate rules answered to this rank
+  std::vector<MetricShare> metrics{};  ///< of this rank
+  std::string end{};                   ///< why it asks for the end of the job after this step; empty: it does not
+};
+/// What this worker found out about the state after `step` committed steps. Sent before it goes on to the next step, or
+/// has finished; what it found out later comes by itself.
+struct Evaluated {
+  int64_t step = 0;
+  std::vector<MetricShare> metrics{};
 };
 /// What a rank met in a collective that failed.
 enum class BreakCause {
   kFault,     ///< of the job, the program or the accelerator
   kPeerLost,  ///< this rank is well; others were lost to it, or aborted
   kShortage,  ///< this rank has too little memory or too few descriptors
+  kRefused,   ///< the snapshot fits neither program nor config: no worker of the job can begin from it
 };
 /// The work of a rank with the others failed although the agent had not ended the generation.
 struct Broken {
@@ -160,6 +177,11 @@ struct PartWritten {
   uint64_t beside = 0;              ///< digest of all that is no part: head and rest of the file, the same on all ranks
   std::vector<uint64_t> digests{};  ///< of what this rank owns of each array; empty where states have none
 };
+/// The program does something that is no step (Session::busy); an empty `what`: it does no more.
+struct BusyWith {
+  std::string what;
+  double at_most_s = 0;
+};
 /// The worker is about to carry out an injection on itself.
 struct Injected {
   int64_t id = 0;
@@ -171,8 +193,9 @@ struct Finished {
   sharded::TracedPasses passes{};
 };
 
-using FromWorker = std::variant<Hello, Ready, DataWritten, Refused, CommIdMade, Joining, Copying, Formed, Holds,
-                                Reducing, Vote, Broken, SnapshotWritten, PartWritten, Injected, Finished>;
+using FromWorker =
+    std::variant<Hello, Ready, DataWritten, Refused, CommIdMade, Joining, Copying, Formed, Holds, Reducing, Vote,
+                 Evaluated, Broken, SnapshotWritten, PartWritten, BusyWith, Injected, Finished>;
 
 // Agent to worker.
 
@@ -200,8 +223,8 @@ struct Form {
   std::vector<int64_t> was{};
   int64_t stay = 0;
   std::vector<Injection> injections;
-  /// Where this worker records what it does (sharded/trace_log.hpp), relative to the run directory; empty: nowhere. It
-  /// goes on in the file that it has.
+  /// Where this worker records what it does (sharded/trace/trace_log.hpp), relative to the run directory; empty:
+  /// nowhere. It goes on in the file that it has.
   std::string trace{};
   /// Of a sharded job, likewise: its page of visits (sharded/visit_page.hpp).
   std::string visits{};
@@ -218,6 +241,7 @@ struct Commit {
   CostRates rates{};     ///< for the balancer, from the next step on
   bool skip = false;     ///< do not apply it: its update is not finite
   bool compare = false;  ///< the last step: answer with Holds and the state's digest once it is applied
+  Evaluation evaluation{.step = -1};  ///< that all ranks have gone on from with this step; step -1: none
 };
 /// The generation is over.
 struct Abort {

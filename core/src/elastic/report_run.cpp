@@ -36,10 +36,24 @@ class Course {
     }
   }
 
+  /// `global_batch`: rows of a whole batch.
+  void mark_short(int64_t global_batch) {
+    const auto mark = [global_batch](std::vector<StepReport>& steps) {
+      for (StepReport& one : steps) one.short_batch = one.rows < global_batch;
+    };
+    mark(report_.steps);
+    std::for_each(report_.discarded.begin(), report_.discarded.end(), mark);
+  }
+
+  /// Of the batch with the most rows, empty ones among them.
+  [[nodiscard]] int64_t most_rows() const { return most_rows_; }
+
  private:
   void add(const CommitRecord& commit) {
+    most_rows_ = std::max(most_rows_, commit.size.rows);
     report_.steps.push_back({commit.step, commit.generation, static_cast<int64_t>(commit.shares.size()), commit.loss,
-                             commit.learning_rate, commit.size.tokens, commit.skipped, commit.size.padding_rows > 0});
+                             commit.learning_rate, commit.size.tokens, commit.skipped, false,
+                             commit.size.rows - commit.size.padding_rows, commit.metrics});
     if (report_.not_finite_step && commit.step >= *report_.not_finite_step) {  // the run was resumed, and went on
       report_.not_finite_step.reset();
       report_.not_finite_reason.clear();
@@ -64,6 +78,7 @@ class Course {
 
   RunReport& report_;
   int64_t discarded_ = 0;  ///< since the last generation
+  int64_t most_rows_ = 0;
 };
 
 }  // namespace
@@ -86,14 +101,21 @@ RunReport report_run(const fs::path& run) {
                 fmt::format("{} {}; give the directory of a run, such as pliant-runs/NAME/latest{}", run.string(),
                             is_folder ? "has no ledger.jsonl" : "is not a directory",
                             is_folder ? "; a program that does not use the embedding API commits no steps" : ""),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   const elastic::RunDirectory directory = or_throw(elastic::RunDirectory::open(run));
   RunReport report;
   Course course(report);
   const elastic::Lineage lineage = or_throw(
       elastic::Ledger::replay(directory.ledger(), [&course](const LedgerRecord& record) { course.take(record); }));
+  const auto facts = directory.read_facts();  // a ledger on its own has none
+  course.mark_short(facts && facts->global_batch > 0 ? facts->global_batch : course.most_rows());
   report.run_id = lineage.run_id;
+  report.evaluations = lineage.evaluations;
+  if (lineage.end) {
+    report.ended_early = lineage.end->step;
+    report.reason_to_end = lineage.end->reason;
+  }
   report.directory = directory.path();
   return report;
 }

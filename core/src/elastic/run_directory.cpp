@@ -38,7 +38,7 @@ Result<DirectoryLock> DirectoryLock::take(const RunDirectory& directory) {
   if (!fd) return failed(std::move(fd));
   if (lock_for_writing(fd->get())) return DirectoryLock(std::move(*fd));
   return failed(Status::kFailedPrecondition, fmt::format("another `pliant run` is using {}", directory.path().string()),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 std::string fresh_run_id() {
@@ -99,7 +99,7 @@ Result<RunDirectory> RunDirectory::create(const fs::path& log_dir, const JobFact
   return failed(
       Status::kFailedPrecondition,
       fmt::format("the run directory {} exists already and belongs to another run; start again", path.string()),
-      ExitCode::kUsage);
+      Origin::kInput);
 }
 
 Result<RunDirectory> RunDirectory::open(const fs::path& directory) {
@@ -109,7 +109,7 @@ Result<RunDirectory> RunDirectory::open(const fs::path& directory) {
   return failed(Status::kNotFound,
                 fmt::format("{} is not a run directory: {}; check the path, or omit it to resume the latest run",
                             directory.string(), error ? error.message() : "it is not a folder"),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 Result<> RunDirectory::make_folders() const {
@@ -231,7 +231,7 @@ Result<RunDirectory> RunDirectory::latest(const fs::path& log_dir, const std::st
         Status::kNotFound,
         fmt::format("nothing to resume: {} is not a run; start one without --resume, or name a run with --resume DIR",
                     link.string()),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
   return RunDirectory(found);
 }
@@ -242,7 +242,7 @@ Result<JobFacts> RunDirectory::read_facts() const {
   if (fs::is_regular_file(facts(), absent)) text << std::ifstream(facts()).rdbuf();  // to open a FIFO may never end
   if (text.str().empty()) {
     return failed(Status::kNotFound, fmt::format("{} is not a run directory: job.json is missing", path_.string()),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   try {
     const auto json = nlohmann::json::parse(text.str());
@@ -255,6 +255,14 @@ Result<JobFacts> RunDirectory::read_facts() const {
   } catch (const std::exception& damage) {
     return failed(Status::kDataLoss, fmt::format("{} is damaged: {}", facts().string(), damage.what()));
   }
+}
+
+std::optional<PinnedBatch> batch_kept_by(const fs::path& config_file) {
+  const RunDirectory run(config_file.parent_path());
+  if (config_file.filename() != run.config().filename()) return std::nullopt;
+  const Result<JobFacts> facts = run.read_facts();
+  if (!facts || facts->global_batch < 1 || facts->granule < 1) return std::nullopt;
+  return PinnedBatch{facts->global_batch, facts->granule};
 }
 
 }  // namespace pliant::elastic

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,7 +52,8 @@ class RunDirectory {
   [[nodiscard]] std::filesystem::path dataset() const { return path_ / "dataset.bin"; }
   [[nodiscard]] std::filesystem::path logs() const { return path_ / "logs"; }
   [[nodiscard]] std::filesystem::path snapshots() const { return path_ / "snapshots"; }
-  /// What worker `worker` records for a trace (sharded/trace_log.hpp), while the job runs; relative to the directory.
+  /// What worker `worker` records for a trace (sharded/trace/trace_log.hpp), while the job runs; relative to the
+  /// directory.
   [[nodiscard]] static std::string trace_of(int64_t worker) {
     return "logs/" + std::string(kTrace) + std::to_string(worker);
   }
@@ -69,7 +71,7 @@ class RunDirectory {
 
   /// Makes `<log_dir>/<name>/<run_id>`, empty. kFailedPrecondition when it is there already: then it is another run's.
   static Result<RunDirectory> create(const std::filesystem::path& log_dir, const JobFacts& facts);
-  /// The run in `directory`. kNotFound (exit 2) when there is no such folder.
+  /// The run in `directory`. kNotFound (kInput) when there is no such folder.
   static Result<RunDirectory> open(const std::filesystem::path& directory);
   /// The run that `latest` points at. kNotFound says what to do.
   static Result<RunDirectory> latest(const std::filesystem::path& log_dir, const std::string& name);
@@ -96,6 +98,9 @@ class RunDirectory {
   std::filesystem::path path_;
 };
 
+/// What the job keeps whose run wrote `config_file`; nullopt for any other file.
+std::optional<PinnedBatch> batch_kept_by(const std::filesystem::path& config_file);
+
 /// What goes on with a run, as a shell takes it: "pliant run DIR/config.toml --resume DIR -- PROGRAM ARGUMENT". The
 /// config is the run's own, which has all that flags and the environment had a say in. `program`: what came after `--`;
 /// empty: [run] command has it.
@@ -112,7 +117,7 @@ std::string resume_command_of_worker(const RunDirectory& directory);
 /// One agent at a time works in a run directory. Held until it is destroyed.
 class DirectoryLock {
  public:
-  /// kFailedPrecondition (exit 2) when another process holds it.
+  /// kFailedPrecondition (kInput) when another process holds it.
   static Result<DirectoryLock> take(const RunDirectory& directory);
 
  private:

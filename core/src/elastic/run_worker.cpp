@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "pliant/exit_code.hpp"
 #include "pliant/log.hpp"
 #include "pliant/session.hpp"
 
@@ -17,7 +18,7 @@ int run_worker(const char* program, const std::function<void(Session& session)>&
   } catch (const Error& error) {
     if (!error.is_located()) std::fprintf(stderr, "%s: ", program);
     std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.exit_code());
+    return static_cast<int>(exit_code_of(error));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", program, error.what());
     return static_cast<int>(ExitCode::kFailed);

@@ -7,15 +7,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "base/environment.hpp"
 #include "base/inside.hpp"
+#include "base/log.hpp"
 #include "base/result.hpp"
 #include "config/open.hpp"
 #include "data/digest.hpp"
 #include "data/input_file.hpp"
+#include "data/position.hpp"
+#include "elastic/assignment_record.hpp"
+#include "elastic/epoch_log.hpp"
+#include "elastic/plugin_files.hpp"
 #include "elastic/session_state.hpp"
 #include "plan/scheduler.hpp"
 
@@ -56,6 +63,26 @@ std::string Session::State::digest_of_arrays() const {
   return fmt::format("{:016x}", of_layout.value());
 }
 
+std::string Session::State::digest_of_policies() const {
+  std::vector<int64_t> costs(static_cast<size_t>(4 * config.run().workers * facts.granule));
+  for (size_t row = 0; row < costs.size(); ++row) costs[row] = static_cast<int64_t>(1 + row * 37 % 101);
+  data::Digest answers;
+  try {
+    answers.add(elastic::digest_of(balancer->assign(costs, {.world_size = config.run().workers,
+                                                            .micro_batch = facts.granule,
+                                                            .granule = facts.granule,
+                                                            .deterministic = config.run().deterministic,
+                                                            .in_turn = false})));
+    const Scaling of_mean = learning_rate->scaling(0, mean_batch);
+    // Another machine's arithmetic may differ in the last bits.
+    answers.add(std::string_view(fmt::format("{:.6g} {:.6g} {:.6g} {:.6g}", of_mean.learning_rate,
+                                             of_mean.learning_rate_factor, of_mean.one_minus_beta1, of_mean.progress)));
+  } catch (const Error& error) {  // that is the step's to meet
+    answers.add(std::string_view(error.message()));
+  }
+  return fmt::format("{:016x}", answers.value());
+}
+
 void Session::State::open_device() {
   if (accelerator) return;
   Accelerator opened(config);
@@ -67,7 +94,7 @@ void Session::State::open_device() {
                 fmt::format("accelerator '{}' finds no device on this machine{}{}; `pliant accel list` shows the "
                             "devices of all accelerators",
                             name, why.empty() ? "" : ": ", why),
-                ExitCode::kPlugin);
+                Origin::kPlugin);
   }
   const char* const local_rank = environment_variable(kLocalRank);
   const int64_t own = local_rank == nullptr ? 0 : std::strtoll(local_rank, nullptr, 10) % count;
@@ -78,7 +105,7 @@ void Session::State::open_device() {
         fmt::format(
             "[accelerator] device = {}, but '{}' has {} on this machine; omit it to give each rank its own device",
             chosen, name, count == 1 ? "only device 0" : fmt::format("devices 0..{}", count - 1)),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
   device = static_cast<int32_t>(chosen);
   try {
@@ -87,7 +114,7 @@ void Session::State::open_device() {
     stream.emplace(opened, device);
     program_stream.emplace(opened, device);
   } catch (const Error& error) {  // it is the machine that does not serve, which no restart mends
-    throw error.with_exit_code(ExitCode::kPlugin);
+    throw error.with_origin(Origin::kPlugin);
   }
   accelerator.emplace(std::move(opened));
   array_digests.emplace(*accelerator, device, *program_stream, device_properties.host_visible);
@@ -127,13 +154,15 @@ void Session::State::wait_for_program() noexcept {
 }
 
 void Session::State::tell_refusal(const Error& error) {
-  if (error.exit_code() != ExitCode::kUsage && error.exit_code() != ExitCode::kPlugin) return;
-  channel.send(
-      elastic::Refused{static_cast<int>(error.status()), static_cast<int>(error.exit_code()), error.options()});
+  if (error.origin() != Origin::kInput && error.origin() != Origin::kPlugin) return;
+  channel.send(elastic::Refused{static_cast<int>(error.status()), error.origin(), error.options()});
 }
 
 void Session::State::tell_broken(const Error& error) {
-  if (!communicator.is_over(form.generation)) channel.send(elastic::broken(form.generation, error));
+  if (communicator.is_over(form.generation)) return;
+  elastic::Broken message = elastic::broken(form.generation, error);
+  if (refuses_snapshot) message.cause = elastic::BreakCause::kRefused;
+  channel.send(message);
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {
@@ -159,7 +188,7 @@ Session Session::attach() {
   const char* fd_text = environment_variable(elastic::kAgentSocketVariable);
   if (directory == nullptr || fd_text == nullptr) {
     throw Error(Status::kFailedPrecondition,
-                "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`", ExitCode::kUsage);
+                "this program is a worker of a job: start it with `pliant run CONFIG -- PROGRAM`", Origin::kInput);
   }
   const char* const spoken = environment_variable(elastic::kProtocolVariable);
   const bool same_protocol = spoken != nullptr && spoken == std::to_string(elastic::kProtocol);
@@ -179,7 +208,7 @@ Session Session::attach() {
                 fmt::format("this program was built with another version of Pliant than the `pliant run` that started "
                             "it (protocol {} instead of {}); build it again with that version",
                             elastic::kProtocol, spoken == nullptr ? "older" : spoken),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   const char* digest = environment_variable(kDigestVariable);
   ConfigNeeds needs{"accelerator", "balancer", "lr", "sampler"};
@@ -207,33 +236,53 @@ void Session::start(Dataset dataset, TrainingState& program) {
     throw Error(Status::kFailedPrecondition,
                 "the config has [coordinator], but this program does not shard its model (pliant/sharded.hpp); remove "
                 "the section",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   begin(std::move(dataset), program);
 }
 
+void Session::require_not_started() const {
+  if (state_->program != nullptr) throw Error(Status::kFailedPrecondition, "Session::start was called twice");
+}
+
 void Session::begin(Dataset dataset, TrainingState& program) {
+  require_not_started();
+  try {
+    begin_with(std::move(dataset), program);
+  } catch (...) {  // the program may bring something better
+    state_->arrays.reset();
+    state_->program = nullptr;
+    throw;
+  }
+}
+
+void Session::begin_with(Dataset dataset, TrainingState& program) {
   State& s = *state_;
-  if (s.program != nullptr) throw Error(Status::kFailedPrecondition, "Session::start was called twice");
-  if (s.facts.global_batch < 1) throw Error(Status::kInvalidArgument, elastic::kNeedsPlan, ExitCode::kUsage);
+  if (s.facts.global_batch < 1) throw Error(Status::kInvalidArgument, elastic::kNeedsPlan, Origin::kInput);
   s.open_device();
   s.arrays.emplace(program, elastic::MemoryCheck(*s.accelerator, s.device));
   s.program = &program;
   Plan plan;
   plan.global_batch = s.facts.global_batch;
   plan.granule = s.facts.granule;
-  s.batches.emplace(s.config, plan, std::move(dataset));
-  s.learning_rate.emplace(s.config, s.batches->epoch(0).mean_batch());
-  if (s.learning_rate->wants_job_length()) s.learning_rate->set_job_length(s.batches->job_length());
+  s.open_batches(plan, std::move(dataset));
+  s.learning_rate.emplace(s.config, s.mean_batch);
+  if (s.learning_rate->wants_job_length()) {
+    if (!s.job_length) s.job_length = s.batches->job_length();
+    s.learning_rate->set_job_length(*s.job_length);
+  }
   s.balancer.emplace(s.config);
   if (s.sharded != nullptr) {
-    // A balancer that deals otherwise than in turn is refused before the job begins.
-    static_cast<void>(s.balancer->assign(row_costs(s.batches->at_step(0), s.batches->dataset(), s.balancer->rates()),
-                                         {.world_size = s.config.run().workers,
-                                          .micro_batch = s.facts.granule,
-                                          .granule = s.facts.granule,
-                                          .deterministic = s.config.run().deterministic,
-                                          .in_turn = true}));
+    // A balancer that deals otherwise than in turn is refused before this worker is ready, also where a job resumes.
+    if (const int64_t step = s.batches->next_step(); s.batches->has_step(step)) {
+      static_cast<void>(
+          s.balancer->assign(row_costs(s.batches->at_step(step), s.batches->dataset(), s.balancer->rates()),
+                             {.world_size = s.config.run().workers,
+                              .micro_batch = s.facts.granule,
+                              .granule = s.facts.granule,
+                              .deterministic = s.config.run().deterministic,
+                              .in_turn = true}));
+    }
     s.first_rest.emplace(
         or_throw(elastic::Spool::of(s.directory.snapshots(), [&program](std::ostream& out) { program.save(out); })));
     s.first_lr_state = s.learning_rate->save();
@@ -253,7 +302,89 @@ void Session::begin(Dataset dataset, TrainingState& program) {
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
   s.channel.send(elastic::Ready{s.fingerprint(), s.digest_of_options(), s.device, s.device_properties.name,
                                 s.device_properties.host_visible, s.sharded != nullptr,
-                                s.sharded != nullptr ? s.digest_of_model() : std::string{}, s.digest_of_arrays()});
+                                s.sharded != nullptr ? s.digest_of_model() : std::string{}, s.digest_of_arrays(),
+                                s.digest_of_policies(), elastic::plugin_files(s.config)});
+}
+
+void Session::State::open_batches(const Plan& plan, Dataset dataset) {
+  const std::vector<elastic::BegunEpoch> begun = elastic::read_epochs(directory.path());
+  if (begun.empty()) return open_batches_at_begin(plan, std::move(dataset));
+  const elastic::BegunEpoch& last = begun.back();
+  bool stands_there = true;
+  try {
+    batches.emplace(config, plan, dataset, last.position);
+    mean_batch = last.mean_batch;
+    const bool is_as_long = last.epochs == config.run().epochs && last.max_steps == config.run().max_steps;
+    if (is_as_long) job_length = last.length;
+  } catch (const Error&) {  // of other data or options, which the agent will name by what their begin is
+    batches.reset();
+    open_batches_at_begin(plan, std::move(dataset));
+    stands_there = stand_at(last.position);
+  }
+  // One whose sampler gives other rows is no worker of this job, which others are at work at: it ends before it joins.
+  if (stands_there) static_cast<void>(batches->epoch(last.epoch));
+}
+
+void Session::State::open_batches_at_begin(const Plan& plan, Dataset dataset) {
+  batches.emplace(config, plan, std::move(dataset));
+  mean_batch = batches->epoch(0).mean_batch();
+}
+
+bool Session::State::stand_at(const std::string& position) {
+  const Result<data::Position> own = data::parse_position(batches->save());
+  Result<data::Position> there = data::parse_position(position);
+  if (!own || !there || own->fingerprint != there->fingerprint) return false;
+  there->sampler = own->sampler;
+  there->options = own->options;
+  try {
+    batches->load(data::to_bytes(*there));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void Session::State::find_epoch() {
+  if (batches->next_step() == applied) return;
+  const bool made_again = batches->next_step() == applied + 1;
+  const auto begun = made_again ? std::vector<elastic::BegunEpoch>() : elastic::read_epochs(directory.path());
+  if (const elastic::BegunEpoch* const there = elastic::epoch_before(begun, applied)) {
+    try {
+      batches->load(there->position);
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): of other data or options; the epochs before are planned
+    }
+  }
+  batches->seek(applied);
+}
+
+void Session::State::tell_epoch() {
+  if (form.rank != 0 || batch.epoch <= epoch_told || batches->next_step() != applied + 1) return;
+  const std::vector<elastic::BegunEpoch> begun = elastic::read_epochs(directory.path());
+  for (const elastic::BegunEpoch& one : begun) epoch_told = std::max(epoch_told, one.epoch);
+  if (batch.epoch <= epoch_told) return;
+  const std::string position = batches->save();
+  const Result<data::Position> saved = data::parse_position(position);
+  // One that is at an epoch's end could not be checked by its rows.
+  if (!saved || !saved->has_begun(batch.epoch)) return;
+  epoch_told = batch.epoch;
+  const elastic::BegunEpoch told{batch.epoch,         saved->first_step,     position, mean_batch, job_length,
+                                 config.run().epochs, config.run().max_steps};
+  const Result<> written = elastic::append_epoch(directory.path(), told);
+  if (written) return;
+  // It is no reason to end a job: who joins plans more.
+  Log("session").write(LogLevel::kWarning, fmt::format("{}: {}", elastic::kEpochsFile, written.error().message()));
+}
+
+Busy Session::busy(std::string_view what, std::chrono::duration<double> at_most) {
+  if (what.empty() || what.size() > elastic::kMostBytesOfWords) {
+    throw Error(Status::kInvalidArgument, fmt::format("Session::busy takes 1 to {} bytes that say what is done, not {}",
+                                                      elastic::kMostBytesOfWords, what.size()));
+  }
+  if (!(at_most.count() > 0)) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("Session::busy takes a time above 0 for {}, not {} s", what, at_most.count()));
+  }
+  return {state_->busy, state_->busy->begin(std::string(what), at_most.count())};
 }
 
 const Accelerator& Session::accelerator() {
@@ -276,8 +407,16 @@ Step* Session::next() {
 }
 
 bool Session::State::has_next() {
-  // What was given up stood between a commit and the end of its update: the step is made again.
-  if (given_up && verdict && (sharded->owes_update() || sharded->step() == sharded::kNoStep)) is_spoiled = true;
+  tell_results();
+  if (sharded != nullptr) {
+    if (!given_up && sharded->is_in_pass()) {  // outside of Step::attempt, which gives it up itself
+      gave_up_itself = true;
+      sharded->abandon();
+      given_up = Error(Status::kFailedPrecondition, "Session::next was called within a pass over the sharded model");
+    }
+    // What was given up stood between a commit and the end of its update: the step is made again.
+    if (given_up && verdict && (sharded->owes_update() || sharded->step() == sharded::kNoStep)) is_spoiled = true;
+  }
   if (std::exchange(is_spoiled, false)) {  // the job goes back to its snapshot
     verdict.reset();
     applied = -1;

@@ -33,8 +33,7 @@ void Session::State::write_data() {
   const Result<> written = data::write_dataset_once(directory.dataset(), batches->dataset());
   if (written) return channel.send(elastic::DataWritten{});
   const Error& error = written.error();
-  channel.send(
-      elastic::DataWritten{error.message(), static_cast<int>(error.status()), static_cast<int>(error.exit_code())});
+  channel.send(elastic::DataWritten{error.message(), static_cast<int>(error.status()), error.origin()});
 }
 
 std::optional<CommId> Session::State::wait_for_id() {
@@ -52,13 +51,19 @@ std::optional<CommId> Session::State::wait_for_id() {
 }
 
 void Session::State::load_snapshot() {
-  const auto header = or_throw(elastic::read_snapshot(
-      directory.path() / form.restore,
-      [this](std::istream& in, const elastic::SnapshotHeader& written) { load_state(in, written); },
-      elastic::SnapshotOwner{facts.run_id, fingerprint()}));
-  learning_rate->load(header.lr_state);
-  applied = header.step;
-  if (sharded != nullptr) kept = {applied, header.coordinator};
+  refuses_snapshot = false;
+  try {
+    const auto header = or_throw(elastic::read_snapshot(
+        directory.path() / form.restore,
+        [this](std::istream& in, const elastic::SnapshotHeader& written) { load_state(in, written); },
+        elastic::SnapshotOwner{facts.run_id, fingerprint()}));
+    learning_rate->load(header.lr_state);
+    applied = header.step;
+    if (sharded != nullptr) kept = {applied, header.coordinator};
+  } catch (const Error& error) {
+    refuses_snapshot = error.origin() == Origin::kInput;
+    throw;
+  }
 }
 
 void Session::State::load_state(std::istream& in, const elastic::SnapshotHeader& header) {
@@ -100,11 +105,23 @@ void Session::State::require_device() {
   }
 }
 
+bool Session::State::load_whole_snapshot() {
+  try {
+    load_snapshot();
+    return true;
+  } catch (const Error& error) {
+    if (!refuses_snapshot) throw;
+    tell_broken(error);
+    return false;
+  }
+}
+
 bool Session::State::enter_generation() {
+  if (form.next_step < asked_at) reason_to_end.clear();  // what it was asked for is void
   if (sharded != nullptr) sharded->leave_group();
   communicator.clear();
   if (sharded != nullptr) require_device();
-  if (sharded == nullptr && form.rank == form.donor && !form.restore.empty()) load_snapshot();
+  if (sharded == nullptr && form.rank == form.donor && !form.restore.empty() && !load_whole_snapshot()) return false;
   std::optional<elastic::SharedState> copied;
   elastic::Formed formed{form.generation};
   try {
@@ -137,6 +154,7 @@ bool Session::State::enter_generation() {
                 fmt::format("this worker holds {} steps, but the generation begins at {}", applied, form.next_step));
   }
   rates = form.rates;
+  ++shares;
   clock.skip_next();  // the first step of a generation warms up
   const bool makes_steps = sharded == nullptr || form.owners.empty() || form.stay == form.world_size;
   if (makes_steps) begin_recording();

@@ -43,7 +43,7 @@ std::vector<ArrayLine> lines_of(const std::string& layout) {
 Error other_model(const std::string& how) {
   return {Status::kFailedPrecondition,
           fmt::format("it belongs to another model: {}; build the model that wrote it, or start a new run", how),
-          ExitCode::kUsage};
+          Origin::kInput};
 }
 
 /// What no other agent has told its workers.
@@ -247,19 +247,22 @@ void Session::State::write_part(const std::string& file) {
     }
     return draft->sync();
   };
-  Result<> written;
   std::vector<uint64_t> digests;
-  try {
-    written = write();
-    if (written && config.run().digest_every > 0) {
-      sharded->require_unchanged();  // else the file has what changed since the update
-      digests = sharded->digests();
+  const std::string error = with_hooks(file, [&]() -> std::string {
+    try {
+      const Result<> written = write();
+      if (!written) return written.error().message();
+      if (config.run().digest_every > 0) {
+        sharded->require_unchanged();  // else the file has what changed since the update
+        digests = sharded->digests();
+      }
+      return {};
+    } catch (const Error& failure) {
+      return failure.message();
     }
-  } catch (const Error& error) {
-    written = tl::unexpected<Error>(error);
-  }
-  channel.send(elastic::PartWritten{applied, file, written ? std::string{} : written.error().message(), form.generation,
-                                    elastic::digest_of_cut(sharded->owned()), beside.value(), std::move(digests)});
+  });
+  channel.send(elastic::PartWritten{applied, file, error, form.generation, elastic::digest_of_cut(sharded->owned()),
+                                    beside.value(), std::move(digests)});
 }
 
 void Session::State::finish_snapshot(const elastic::Assemble& order) {

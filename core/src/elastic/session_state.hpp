@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,7 +15,9 @@
 
 #include "base/reserved_descriptor.hpp"
 #include "data/array_digests.hpp"
+#include "elastic/busy_list.hpp"
 #include "elastic/channel.hpp"
+#include "elastic/metric_table.hpp"
 #include "elastic/reduction.hpp"
 #include "elastic/run_directory.hpp"
 #include "elastic/share_clock.hpp"
@@ -25,13 +29,16 @@
 #include "elastic/state_transfer.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/session.hpp"
-#include "sharded/parameter_index.hpp"
 #include "sharded/runtime.hpp"
-#include "sharded/trace_recorder.hpp"
+#include "sharded/shards/parameter_index.hpp"
+#include "sharded/trace/trace_recorder.hpp"
 
 namespace pliant {
 
 namespace elastic {
+
+/// Of what a program says in words: what it is busy with, why it ends.
+inline constexpr size_t kMostBytesOfWords = 200;
 
 /// The communicator of the present generation, shared with the thread that hears of aborts.
 class CommunicatorSlot {
@@ -81,6 +88,9 @@ struct Session::State {
         channel(
             std::move(agent), [this](int64_t generation) { communicator.abort(generation); },
             elastic::resume_command_of_worker(directory)) {}
+  ~State() { busy->close(); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   ReservedDescriptor reserved;  // for snapshots; taken first, before others take all
   elastic::RunDirectory directory;
@@ -88,6 +98,8 @@ struct Session::State {
   elastic::JobFacts facts;
   elastic::CommunicatorSlot communicator;  // before channel: its thread uses it
   elastic::Channel channel;
+  std::shared_ptr<elastic::BusyList> busy =
+      std::make_shared<elastic::BusyList>([this](const elastic::BusyWith& what) { channel.send(what); });
   std::optional<Accelerator> accelerator;
   int32_t device = 0;
   DeviceProperties device_properties;
@@ -98,6 +110,9 @@ struct Session::State {
   TrainingState* program = nullptr;
   std::optional<elastic::StateArrays> arrays;  // of program
   std::optional<Batches> batches;
+  BatchSize mean_batch;                 // of epoch 0
+  std::optional<JobLength> job_length;  // where a rule asks for it
+  int64_t epoch_told = 0;               // the last one that is known to be in the run directory's list of epochs
   std::optional<LearningRate> learning_rate;
   std::optional<Balancer> balancer;
   std::optional<elastic::GradientReduction> reduction;  // sharded: of what is added up beside the gradient
@@ -124,6 +139,7 @@ struct Session::State {
   bool in_generation = false;
   bool gave_up_itself = false;    ///< and not because another rank was lost or gave up
   bool is_spoiled = false;        ///< what was given up may have changed what ranks own
+  bool refuses_snapshot = false;  ///< that load_snapshot read last: it fits neither program nor config
   std::optional<Error> given_up;  ///< what ended the passes of the step in hand: the others are told by Session::next
   int64_t applied = 0;            // steps that this worker's state holds; -1: a part of a copy
   elastic::Form form;             // of the present generation
@@ -131,15 +147,25 @@ struct Session::State {
   std::optional<elastic::Commit> verdict;     // of a step that the program is applying
 
   Batch batch;
+  std::map<int64_t, ComingStep> foretold;  // by step
+  int64_t at_hand = 0;                     // the step that the program has in hand, or had
+  int64_t shares = 0;                      // rises where rows are shared out anew
   Assignment assignment;
   CostRates rates;  // of the step in hand; the same on all ranks
-  std::vector<MicroBatch> micros;
+  std::vector<RowRange> micros;
   std::optional<elastic::StateDigest> digest;       // of the state that the step begins with, where it is due
   std::optional<elastic::StateDigest> last_digest;  // of the state after the last step
   int64_t snapshot_at = -1;  // steps in the state that a rank was last to write a snapshot of: it is compared, too
   std::chrono::microseconds digest_time{0};
   elastic::ShareClock clock;
   size_t added = 0;
+  bool voted = false;            // on the step in hand, or it was given up
+  elastic::MetricTable metrics;  // of the step in hand
+  SnapshotHooks snapshot_hooks;
+  std::optional<Evaluation> last_evaluation;
+  std::string reason_to_end;     // of the job after the next commit; empty: it goes on
+  int64_t asked_at = 0;          // steps in the state when the program said so
+  elastic::MetricTable results;  // of an evaluation, that the agent has not heard of
   Scaling scaling;
   std::optional<GradientNorms> norms;    // of the step in hand, where a rule asks for them
   std::span<const float> mean_gradient;  // on the device
@@ -153,6 +179,9 @@ struct Session::State {
   [[nodiscard]] std::string digest_of_options() const;
   /// Of the names, types and shapes of the program's arrays in their order, hex; empty: it has none.
   [[nodiscard]] std::string digest_of_arrays() const;
+  /// Of what balancer and learning-rate rule answer to a question that is the same on all workers of the job, hex: that
+  /// of a plugin whose file was replaced is another one, as far as it answers otherwise.
+  [[nodiscard]] std::string digest_of_policies() const;
   /// Opens the accelerator and chooses the device, once.
   void open_device();
   /// What arrays in memory that the CPU does not see go through; NULL where it sees the device's.
@@ -171,7 +200,10 @@ struct Session::State {
   void write_data();
   /// Waits for the id that rank 0 made; nullopt when the generation ended first.
   std::optional<CommId> wait_for_id();
+  /// Fills what this rank holds from form.restore.
   void load_snapshot();
+  /// The same of a state that is whole. False where it does not fit, which the agent is told.
+  bool load_whole_snapshot();
   /// Fills the program's state from a snapshot's.
   void load_state(std::istream& in, const elastic::SnapshotHeader& header);
   /// Copies the donor's state to the ranks that want it; all take part. What goes beside it is returned, and is to be
@@ -191,10 +223,28 @@ struct Session::State {
   /// Blocks until this worker is a rank of a standing generation; false when the job is over.
   bool join();
 
+  /// Opens the batches: where the run has come to as far as is known, so that no epoch before is planned, or at their
+  /// begin. Plans the epoch there, so that others need not wait for it. Throws kFailedPrecondition where the sampler
+  /// gives other rows than the job's.
+  void open_batches(const Plan& plan, Dataset dataset);
+  void open_batches_at_begin(const Plan& plan, Dataset dataset);
+  /// Has batches that were opened at their begin stand where the run has come to, be it by another version of the
+  /// sampler. False where that is of other data or options.
+  [[nodiscard]] bool stand_at(const std::string& position);
+  /// Has the batches give that of step `applied`, by way of what other workers have told of its epoch.
+  void find_epoch();
+  /// Writes down for workers that join later where the epoch of the step in hand begins, which is committed: its rows
+  /// are the job's.
+  void tell_epoch();
+
+  /// What was found out about the present state goes to the agent.
+  void tell_results();
+
   /// Session::next. False when the job is over for this worker.
   bool has_next();
   void prepare_step();
   void share_out();
+  [[nodiscard]] Assignment share_out(const Batch& rows) const;
   /// What its ranks begin that step with is compared ([run] digest_every).
   [[nodiscard]] bool is_compared(int64_t at_step) const;
   void take_digest();
@@ -205,6 +255,8 @@ struct Session::State {
   /// After the program applied a committed step.
   void settle();
   void write_snapshot(const std::string& file);
+  /// Calls the program's hooks around `write`, which returns why nothing was written; so does this.
+  [[nodiscard]] std::string with_hooks(const std::string& file, const std::function<std::string()>& write);
 
   // Where the model is sharded.
 
@@ -230,7 +282,7 @@ struct Session::State {
     uint64_t elements = 0;                 ///< of each array there
     std::vector<sharded::PlacedRun> runs;  ///< of the model, ascending
   };
-  /// Throw kFailedPrecondition (exit 2), naming what differs, for a snapshot of another model.
+  /// Throw kFailedPrecondition (kInput), naming what differs, for a snapshot of another model.
   [[nodiscard]] Source source_in_order(const elastic::SnapshotHeader& written) const;
   [[nodiscard]] Source source_by_name(const elastic::SnapshotHeader& written) const;
   void read_shards(std::istream& in, const elastic::SnapshotHeader& written);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -44,10 +45,16 @@ std::vector<RowRange> merged(std::vector<RowRange> ranges) {
 }  // namespace
 
 void Session::State::prepare_step() {
-  batch = batches->at_step(applied);
+  find_epoch();
+  std::optional<Batch> next = batches->next();
+  batch = next ? std::move(*next) : batches->at_step(applied);  // which says what steps there are
+  foretold.erase(foretold.begin(), foretold.upper_bound(applied));
+  at_hand = applied;
   share_out();
   take_digest();
   added = 0;
+  voted = false;
+  metrics.clear();
   if (recorder) recorder->begin_step(applied);
   scaling = learning_rate->scaling(applied, batch.size);
   norms.reset();
@@ -57,15 +64,46 @@ void Session::State::prepare_step() {
   while (micros.size() < sharded->rounds()) micros.push_back({});  // to stay beside those who still compute
 }
 
+Assignment Session::State::share_out(const Batch& rows) const {
+  return balancer->assign(row_costs(rows, batches->dataset(), rates), {.world_size = form.world_size,
+                                                                       .micro_batch = form.micro_batch,
+                                                                       .granule = facts.granule,
+                                                                       .deterministic = config.run().deterministic,
+                                                                       .in_turn = sharded != nullptr});
+}
+
+const ComingStep* Session::coming(int64_t ahead) {
+  State& s = *state_;
+  if (ahead < 1)
+    throw Error(Status::kInvalidArgument, fmt::format("Session::coming looks at least 1 step ahead, not {}", ahead));
+  const bool has_step = !s.over && s.batches && s.batches->next_step() > 0 && s.shares > 0;
+  if (!has_step || ahead >= s.batches->epoch(s.batch.epoch).batches - s.batch.index) return nullptr;
+  const int64_t step = s.at_hand + ahead;
+  const int64_t max_steps = s.config.run().max_steps;
+  if (max_steps > 0 && step >= max_steps) return nullptr;
+  auto found = s.foretold.find(step);
+  if (found == s.foretold.end()) {
+    ComingStep built{step, s.batches->batch(s.batch.epoch, s.batch.index + ahead), {}, 0};
+    found = s.foretold.emplace(step, std::move(built)).first;
+  }
+  ComingStep& coming = found->second;
+  if (coming.shares != s.shares) {
+    const Assignment rows = s.share_out(coming.batch);
+    const std::span<const RowRange> own = rows.of(s.form.rank);
+    coming.micro_batches.assign(own.begin(), own.end());
+    coming.shares = s.shares;
+  }
+  return &coming;
+}
+
+int64_t Step::shares() const {
+  return session_->state_->shares;
+}
+
 void Session::State::share_out() {
-  assignment =
-      balancer->assign(row_costs(batch, batches->dataset(), rates), {.world_size = form.world_size,
-                                                                     .micro_batch = form.micro_batch,
-                                                                     .granule = facts.granule,
-                                                                     .deterministic = config.run().deterministic,
-                                                                     .in_turn = sharded != nullptr});
-  micros.clear();
-  for (const RowRange rows : assignment.of(form.rank)) micros.push_back({rows});
+  assignment = share_out(batch);
+  const std::span<const RowRange> own = assignment.of(form.rank);
+  micros.assign(own.begin(), own.end());
 }
 
 bool Session::State::is_compared(int64_t at_step) const {
@@ -124,19 +162,48 @@ void Session::State::settle() {
   } else if (!commit.snapshot.empty() && form.rank == 0) {
     write_snapshot(commit.snapshot);
   }
+  if (!(rates == commit.rates)) ++shares;
   rates = commit.rates;
   if (commit.wait) in_generation = false;
+}
+
+void Session::on_snapshot(SnapshotHooks hooks) {
+  state_->snapshot_hooks = std::move(hooks);
+}
+
+std::string Session::State::with_hooks(const std::string& file, const std::function<std::string()>& write) {
+  const auto words_of = [](const std::function<void()>& call, const char* when) -> std::string {
+    try {
+      call();
+      return {};
+    } catch (const std::exception& error) {
+      return fmt::format("what the program does {} a snapshot failed: {}", when, error.what());
+    } catch (...) {
+      return fmt::format("what the program does {} a snapshot failed", when);
+    }
+  };
+  std::string error;
+  if (snapshot_hooks.before) error = words_of([this] { snapshot_hooks.before(applied); }, "before");
+  if (error.empty()) error = write();
+  if (!snapshot_hooks.after) return error;
+  const std::string path = (directory.path() / file).string();
+  const std::string late = words_of([&] { snapshot_hooks.after(applied, path, error); }, "after");
+  if (!late.empty()) Log("session").write(LogLevel::kWarning, late);
+  return error;
 }
 
 void Session::State::write_snapshot(const std::string& file) {
   const elastic::SnapshotHeader header{applied, fingerprint(), learning_rate->save(), facts.run_id, arrays->layout()};
   const ReservedDescriptor::Room room = reserved.room();
-  const auto written = elastic::write_snapshot(directory.path() / file, header, [this](std::ostream& out) {
-    elastic::write_arrays(*arrays, out, *program_stream, staging_of_arrays());
-    strike(elastic::InjectionPoint::kSnapshot);
-    program->save(out);
+  const std::string error = with_hooks(file, [&] {
+    const auto written = elastic::write_snapshot(directory.path() / file, header, [this](std::ostream& out) {
+      elastic::write_arrays(*arrays, out, *program_stream, staging_of_arrays());
+      strike(elastic::InjectionPoint::kSnapshot);
+      program->save(out);
+    });
+    return written ? std::string{} : written.error().message();
   });
-  channel.send(elastic::SnapshotWritten{applied, file, written ? std::string{} : written.error().message()});
+  channel.send(elastic::SnapshotWritten{applied, file, error});
 }
 
 bool Session::State::committed() {
@@ -145,6 +212,7 @@ bool Session::State::committed() {
     if (const auto* commit = std::get_if<elastic::Commit>(&message)) {
       if (commit->step != applied) continue;
       verdict = *commit;
+      if (commit->evaluation.step >= 0) last_evaluation = commit->evaluation;
       return true;
     }
     if (const auto* abort = std::get_if<elastic::Abort>(&message)) {
@@ -164,7 +232,8 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
     program_stream->synchronize();
     clock.stop();
     if (sharded != nullptr) sharded->note_commit();
-    channel.send(elastic::Reducing{form.generation, applied, elastic::digest_of(assignment)});
+    channel.send(
+        elastic::Reducing{form.generation, applied, elastic::digest_of(assignment), elastic::digest_of(batch)});
     const bool is_told = recorder && sharded == nullptr;  // the runtime tells of a sharded model's
     if (is_told) recorder->begin_call(sharded::TracedCall::Kind::kEndStep);
     auto reduced = reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
@@ -183,7 +252,9 @@ void Session::State::reduce_shards(elastic::ReductionResult& reduced) {
   if (config.run().on_nonfinite != "ignore") reduced.finite = reduced.finite && gradient.finite;
   const std::span<const RowRange> blocks = assignment.of(form.rank);
   for (size_t i = 0; i < blocks.size() && !gradient.finite; ++i) {  // else there is none, on no rank
-    if (!sharded->is_finite(i)) reduced.not_finite.push_back(blocks[i]);
+    const std::optional<bool> is_finite = sharded->is_finite(i);
+    if (!is_finite.value_or(true)) reduced.not_finite.push_back(blocks[i]);
+    if (!is_finite) reduced.sum_not_finite.push_back(blocks[i]);
   }
   if (shard_digests.empty()) return;
   sharded->combine_over_ranks(shard_digests, ReduceOp::kSum);
@@ -220,7 +291,7 @@ int64_t Step::index() const {
 const Batch& Step::batch() const {
   return session_->state_->batch;
 }
-const std::vector<MicroBatch>& Step::micro_batches() const {
+const std::vector<RowRange>& Step::micro_batches() const {
   return session_->state_->micros;
 }
 int64_t Step::rank() const {
@@ -235,36 +306,80 @@ double Step::learning_rate() const {
 const Scaling& Step::scaling() const {
   return session_->state_->scaling;
 }
+Scaling Step::scaling(double base_lr) const {
+  if (!(base_lr > 0) || !std::isfinite(base_lr))
+    throw Error(Status::kInvalidArgument, fmt::format("the base rate of a group is above 0, not {}", base_lr));
+  const Session::State& s = *session_->state_;
+  return s.learning_rate->scaling(s.at_hand, s.batch.size, base_lr);
+}
 
-void Step::add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient) {
-  session_->state_->reduction->check(micro.rows, gradient);
-  add_piece(micro, {.offset = 0, .count = gradient.size(), .data = gradient.data()});
+void Step::add(RowRange rows, double loss_sum, std::span<const float> gradient) {
+  session_->state_->reduction->check(rows, gradient);
+  add_piece(rows, {.offset = 0, .count = gradient.size(), .data = gradient.data()});
   session_->state_->program_stream->synchronize();
-  add(micro, loss_sum);
+  add(rows, loss_sum);
 }
 
-void Step::add_piece(const MicroBatch& micro, const GradientPiece& piece) {
+void Step::add_piece(RowRange rows, const GradientPiece& piece) {
   Session::State& s = *session_->state_;
-  s.reduction->check(micro.rows, piece);
+  s.reduction->check(rows, piece);
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
-  s.reduction->add_piece(micro.rows, piece);
+  s.reduction->add_piece(rows, piece);
 }
 
-void Step::add(const MicroBatch& micro, double loss_sum) {
+void Step::add(RowRange rows, double loss_sum) {
   Session::State& s = *session_->state_;
   if (s.sharded != nullptr) {
-    if (micro.rows.count == 0) return;
+    if (rows.count == 0) return;
     if (s.sharded->micro_batches_done() <= s.added) {
       throw Error(
           Status::kFailedPrecondition,
           "the micro-batch had no pass over the sharded model; call ShardedModel::begin_pass and end_pass first");
     }
   }
-  s.reduction->check(micro.rows);
-  const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, micro.rows), s.batches->dataset());
-  s.reduction->add(micro.rows, loss_sum, sums.loss_tokens, sums.digest);
-  s.clock.computed(balance::shape_of(data::entries_of(s.batch, micro.rows), s.batches->dataset()));
+  s.reduction->check(rows);
+  const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, rows), s.batches->dataset());
+  s.reduction->add(rows, loss_sum, sums.loss_tokens, sums.digest);
+  s.clock.computed(balance::shape_of(data::entries_of(s.batch, rows), s.batches->dataset()));
   ++s.added;
+}
+
+void Step::metric(std::string_view name, double value, double weight, MetricRule rule) {
+  Session::State& s = *session_->state_;
+  if (s.voted) {
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("metric '{}' comes after Step::commit, which has counted those of step {}; give it before, "
+                            "or by Session::evaluated",
+                            name, s.applied));
+  }
+  s.metrics.add(name, value, weight, rule);
+}
+
+void Session::evaluated(std::string_view name, double value, double weight, MetricRule rule) {
+  State& s = *state_;
+  s.results.add(name, value, weight, rule);
+  if (s.over) s.tell_results();  // no next() comes
+}
+
+const std::optional<Evaluation>& Session::last_evaluation() const {
+  return state_->last_evaluation;
+}
+
+void Session::end_after_step(std::string_view reason) {
+  if (reason.empty() || reason.size() > elastic::kMostBytesOfWords) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("Session::end_after_step takes 1 to {} bytes that say why, not {}",
+                            elastic::kMostBytesOfWords, reason.size()));
+  }
+  state_->reason_to_end = reason;
+  state_->asked_at = state_->applied + (state_->verdict ? 1 : 0);
+}
+
+void Session::State::tell_results() {
+  if (results.empty()) return;
+  // A step that was committed is applied by now, whether it counts already or not.
+  channel.send(elastic::Evaluated{applied + (verdict ? 1 : 0), results.shares()});
+  results.clear();
 }
 
 bool Step::attempt(const std::function<void()>& work) {
@@ -317,6 +432,7 @@ std::optional<Committed> Step::reduce_and_vote() {
   }
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.in_generation = false;
+  s.voted = true;
   const auto reduced = s.reduce();
   if (!reduced) {
     s.channel.require_agent();
@@ -333,8 +449,10 @@ std::optional<Committed> Step::reduce_and_vote() {
                                s.scaling.learning_rate, s.clock.time(), reduced->finite, std::move(not_finite), more,
                                reduced->sum_not_finite.empty(), reduced->own_sum_overflows, s.digest.has_value(),
                                s.digest ? s.digest->root : 0, s.digest_time.count(),
-                               s.sharded != nullptr ? s.sharded->visits() : sharded::VisitCount{}});
+                               s.sharded != nullptr ? s.sharded->visits() : sharded::VisitCount{},
+                               elastic::numbers_of(s.scaling), s.metrics.shares(), s.reason_to_end});
   const bool committed = s.committed();
+  if (committed) s.tell_epoch();
   if (committed) s.strike(elastic::InjectionPoint::kCommit);
   s.in_generation = committed;
   if (!committed || s.verdict->skip) return std::nullopt;  // after a skip Session::next goes on as after an update

@@ -12,11 +12,11 @@
 #include "base/result.hpp"
 #include "elastic/session_state.hpp"
 #include "pliant/sdk/accelerator.hpp"
+#include "sharded/files/safetensors.hpp"
+#include "sharded/files/safetensors_parts.hpp"
 #include "sharded/one_caller.hpp"
 #include "sharded/rehearsal.hpp"
 #include "sharded/runtime.hpp"
-#include "sharded/safetensors.hpp"
-#include "sharded/safetensors_parts.hpp"
 
 namespace pliant {
 
@@ -45,7 +45,7 @@ Config with_coordinator(const Config& config) {
     throw Error(Status::kFailedPrecondition,
                 "this program shards its model, which needs a coordinator: add --set coordinator.use=planned "
                 "or, to the config, [coordinator] use = \"planned\"",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   ConfigOverrides as_resolved;
   as_resolved.read_environment = false;
@@ -62,7 +62,7 @@ void check_state(const std::vector<std::string>& state) {
                 fmt::format("two arrays of a sharded model have the name {}; its parameters have \"weights\", and each "
                             "state needs a unique name",
                             name),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
 }
 
@@ -71,7 +71,7 @@ void require_f32(DType type, const char* option) {
   throw Error(
       Status::kFailedPrecondition,
       fmt::format("[coordinator] {} = \"bf16\", but this program computes in f32 only; remove {}", option, option),
-      ExitCode::kUsage);
+      Origin::kInput);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ ShardedModel::ShardedModel(Session& session, std::vector<std::string> state) {
     throw Error(Status::kFailedPrecondition,
                 "this session has a sharded model already and can have only one: add the parameters of both to it, "
                 "each part below its own module; freeze parameters that are not trained",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   check_state(state);
   session.state_->open_device();
@@ -228,7 +228,7 @@ namespace {
 /// What is wrong with it no restart mends.
 sharded::SafetensorsParts open_weights(const std::filesystem::path& file) {
   Result<sharded::SafetensorsParts> opened = sharded::SafetensorsParts::open(file);
-  if (!opened) throw opened.error().with_exit_code(ExitCode::kUsage);
+  if (!opened) throw opened.error().with_origin(Origin::kInput);
   return std::move(*opened);
 }
 
@@ -249,7 +249,7 @@ void require_readable(const std::filesystem::path& file, const sharded::Tensor& 
               fmt::format("{}: {} is {}, the model has {}{}", file.string(), row.name, text_of(tensor),
                           text_of("f32", row.shape),
                           has_floats ? "" : "; supported are f32, bf16 and f16: convert it to one of them"),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 }  // namespace
@@ -270,7 +270,7 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
       throw Error(Status::kNotFound,
                   fmt::format("{} has no tensor {}; it needs one per parameter of the model, with the same name",
                               file.string(), row.name),
-                  ExitCode::kUsage);
+                  Origin::kInput);
     }
     require_readable(file, *place->tensor, row);
     places.push_back(*place);
@@ -314,6 +314,7 @@ ShardedMemory ShardedModel::memory() const {
 }
 
 void Session::start(Dataset dataset, ShardedModel& model, TrainingState& rest) {
+  require_not_started();
   State& s = *state_;
   if (rest.gradient_size() != 0 || !rest.arrays().empty()) {
     throw Error(Status::kInvalidArgument,
@@ -323,7 +324,12 @@ void Session::start(Dataset dataset, ShardedModel& model, TrainingState& rest) {
   sharded::Runtime& runtime = model.state_->runtime;
   runtime.close_model();
   s.sharded = &runtime;
-  begin(std::move(dataset), rest);
+  try {
+    begin(std::move(dataset), rest);
+  } catch (...) {
+    s.sharded = nullptr;
+    throw;
+  }
 }
 
 }  // namespace pliant

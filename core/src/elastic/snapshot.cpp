@@ -278,7 +278,7 @@ class SnapshotReader {
                   fmt::format("a newer release wrote the snapshot {}: its format version is {}, this release reads {} "
                               "to {}; resume with that release, or remove it to resume from an older snapshot",
                               file_.string(), version_, kOldestVersion, kSnapshotVersion),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
 
   Result<> verify() {
@@ -317,7 +317,7 @@ class SnapshotReader {
         Status::kFailedPrecondition,
         fmt::format("the snapshot {} is {}; restore this run's own file, or remove it to resume from an older snapshot",
                     file_.string(), whose),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
 
   [[nodiscard]] tl::unexpected<Error> damaged(std::string_view reason) const {

@@ -52,7 +52,7 @@ std::string end_of_snapshot(const SnapshotHeader& header, uint64_t state_bytes);
 std::string checksum_of_snapshot(uint64_t checksum);
 
 /// Checks magic, version, sizes, checksum and, where given, the owner before `read_state` sees a byte. kDataLoss when
-/// damaged, kNotFound when absent, kFailedPrecondition (exit 2) when it is another run's.
+/// damaged, kNotFound when absent, kFailedPrecondition (kInput) when it is another run's.
 Result<SnapshotHeader> read_snapshot(const std::filesystem::path& file, const StateReader& read_state,
                                      const std::optional<SnapshotOwner>& owner = {});
 

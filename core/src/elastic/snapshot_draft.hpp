@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "elastic/snapshot.hpp"
 #include "elastic/spool.hpp"
-#include "sharded/ownership.hpp"
+#include "sharded/shards/ownership.hpp"
 
 namespace pliant::elastic {
 

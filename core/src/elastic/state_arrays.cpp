@@ -26,7 +26,7 @@ bool is_name(std::string_view name) {
 }
 
 [[noreturn]] void refuse(const std::string& reason) {
-  throw Error(Status::kInvalidArgument, "TrainingState::arrays: " + reason, ExitCode::kUsage);
+  throw Error(Status::kInvalidArgument, "TrainingState::arrays: " + reason, Origin::kInput);
 }
 
 /// How the arrays' memory is looked at; without a check, not at all.
@@ -136,7 +136,7 @@ void StateArrays::require_unchanged() const {
 void StateArrays::require(const std::string& other, const std::string& whose) const {
   if (other == layout_) return;
   throw Error(Status::kFailedPrecondition, "the state has other arrays: " + difference(layout_, other, whose),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 void StateArrays::each_chunk(const std::function<void(void* data, uint64_t bytes)>& take) const {

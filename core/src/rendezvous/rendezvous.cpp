@@ -14,7 +14,7 @@ namespace {
 Error error_of(const plugin::Instance& instance, int32_t status, const pliant_error& error) {
   Error made = plugin::to_error(instance.plugin(), status, error);
   const bool left = made.status() == Status::kAborted || made.status() == Status::kDeadlineExceeded;
-  return left ? made.with_exit_code(ExitCode::kFailed) : made;
+  return left ? made.with_origin(Origin::kRun) : made;
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ Result<Generation> Rendezvous::join(std::string_view run_id, int32_t local_worke
   if (const std::string fault = sdk::generation_fault(made, last_, local_workers); !fault.empty()) {
     return failed(Status::kInternal,
                   "rendezvous '" + std::string(instance_.plugin().record().name) + "' violates its contract: " + fault,
-                  ExitCode::kPlugin);
+                  Origin::kPlugin);
   }
   last_ = made.generation;
   return Generation{made.generation, made.group_rank,  made.node_count, made.first_rank,

@@ -28,7 +28,7 @@ class Rendezvous {
   /// `config` was opened with the need "rendezvous".
   static Result<Rendezvous> open(const Config& config);
 
-  /// Forms the next generation. May block; leave() ends it with kAborted. Exit 3 when the plugin breaks its contract.
+  /// Forms the next generation. May block; leave() ends it with kAborted. kPlugin when the plugin breaks its contract.
   Result<Generation> join(std::string_view run_id, int32_t local_workers);
   /// Waits up to timeout_ms; true when other nodes came or went and a new join is due. leave() ends it with kAborted.
   Result<bool> watch(int32_t timeout_ms);

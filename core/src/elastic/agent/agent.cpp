@@ -19,21 +19,21 @@ constexpr auto kVisitsApart = std::chrono::milliseconds(100);
 }  // namespace
 
 void Agent::State::listen_for_stops() {
-  if (order.options.stop) or_throw(stop_calls.listen(*order.options.stop, [this] { stop(128 + SIGTERM, "request"); }));
+  if (order.options.stop) or_throw(stop_calls.listen(*order.options.stop, [this] { stop(SIGTERM, "request"); }));
   if (!order.options.take_signals) return;
   stop_signals.take([this](int number) {
     // Who stops a job may say so twice at once: `timeout` does, and systemd with SendSIGHUP.
     if (now() - signalled_at < kOneOrderSeconds) return;
     signalled_at = now();
-    stop(128 + number, "signal");
+    stop(number, "signal");
   });
 }
 
-void Agent::State::stop(int code, const char* by) {
+void Agent::State::stop(int number, const char* by) {
   if (++stops_seen > 1) {
     event("stopping at once", true);
     for (const auto& [id, slot] : slots) slot.process.signal_group(SIGKILL);
-    forced = Verdict{code, "stopped", fmt::format("stopped at once by a second {}", by)};
+    forced = job_stopped(number, fmt::format("stopped at once by a second {}", by));
     return;
   }
   // While no worker has used the API the program may be a foreign one, and is asked to end as one.
@@ -42,9 +42,9 @@ void Agent::State::stop(int code, const char* by) {
         false);
   if (foreign) {
     group.reset();
-    foreign->request_stop(code, fmt::format("stopped by a {}", by));
+    foreign->request_stop(number, fmt::format("stopped by a {}", by));
   } else if (group) {
-    group->request_stop(code);
+    group->request_stop(number);
   }
 }
 
@@ -52,7 +52,7 @@ void Agent::State::wait_for_tick() {
   timer.expires_after(kTick);
   timer.async_wait([this](const error_code& error) {
     if (error) return;
-    if (!look() && group) group->fail({1, "failed", gone});
+    if (!look() && group) group->fail(job_failed(gone));
     if (workers_owed > 0) spawn_owed();
     if (group) group->tick();
     if (foreign) foreign->tick();
@@ -95,12 +95,12 @@ void Agent::State::watch_warden() {
   });
 }
 
-std::optional<Verdict> Agent::State::verdict() const {
+std::optional<JobEnd> Agent::State::job_end() const {
   if (forced && slots.empty()) return forced;
-  if (group && group->verdict()) return group->verdict();
-  if (!group && foreign && foreign->verdict()) return foreign->verdict();
+  if (group && group->job_end()) return group->job_end();
+  if (!group && foreign && foreign->job_end()) return foreign->job_end();
   if (spawn_failure.empty() || pace.steps() > 0) return std::nullopt;
-  return Verdict{2, "failed", spawn_failure};  // what is left of the group dies with its slots
+  return job_failed(spawn_failure, Origin::kInput);  // what is left of the group dies with its slots
 }
 
 void Agent::State::open_group(int64_t restarts_spent) {
@@ -138,7 +138,7 @@ void Agent::State::open_groups() {
   }
 }
 
-Verdict Agent::State::run() {
+JobEnd Agent::State::run() {
   rendezvous.emplace(or_throw(Rendezvous::open(order.config)));
   home = or_throw(open_file(order.directory.path(), O_RDONLY | O_DIRECTORY, "open the run directory"));
   open_groups();
@@ -148,7 +148,7 @@ Verdict Agent::State::run() {
   watch_warden();
   spawn_group(order.config.run().workers, 0);
   while (true) {
-    if (const auto over = verdict()) return at_end(*over);
+    if (const auto over = job_end()) return at_end(*over);
     loop.run_one();
   }
 }
@@ -156,7 +156,7 @@ Verdict Agent::State::run() {
 Agent::Agent(AgentOrder order, JobObserver& observer, Warden warden)
     : state_(std::make_unique<State>(std::move(order), observer, std::move(warden))) {}
 Agent::~Agent() = default;
-Verdict Agent::run() {
+JobEnd Agent::run() {
   return state_->run();
 }
 const RunDirectory& Agent::directory() const {

@@ -40,7 +40,7 @@ class Agent {
   ~Agent();
 
   /// Runs until every worker is gone.
-  Verdict run();
+  JobEnd run();
 
   /// Where the run is by now: a directory that is gone was left for a fresh one.
   [[nodiscard]] const RunDirectory& directory() const;

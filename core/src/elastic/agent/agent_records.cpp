@@ -10,6 +10,8 @@
 #include "elastic/agent/agent_state.hpp"
 #include "elastic/agent/rescue.hpp"
 #include "elastic/agent/resume_check.hpp"
+#include "elastic/best_snapshot.hpp"
+#include "elastic/epoch_log.hpp"
 #include "elastic/snapshot.hpp"
 #include "elastic/state_digest.hpp"
 
@@ -18,23 +20,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::string fingerprint_of(const Batches& batches) {
+  return fmt::format("{:016x}", batches.fingerprint());
+}
+
 }  // namespace
 
 Result<> Agent::State::open_plan(const std::string& fingerprint) {
   try {
     if (order.micro_batch_of.empty() || !order.config.has("elasticity")) {
-      return failed(Status::kInvalidArgument, kNeedsPlan, ExitCode::kUsage);
+      return failed(Status::kInvalidArgument, kNeedsPlan, Origin::kInput);
     }
     Plan plan;
     plan.global_batch = order.facts.global_batch;
     plan.granule = order.facts.granule;
-    job_plan.emplace(order.config, plan, or_throw(data::read_dataset(order.directory.dataset())));
+    const Dataset dataset = or_throw(data::read_dataset(order.directory.dataset()));
     std::error_code absent;
     dataset_size = fs::file_size(order.directory.dataset(), absent);
+    const bool is_resumed = ledger.has_value();
+    if (is_resumed && fingerprint == ledger->lineage().fingerprint && open_plan_in_epoch(plan, dataset)) return {};
+    job_plan.emplace(order.config, plan, dataset);
     if (!ledger) ledger = or_throw(Ledger::create(order.directory.ledger(), order.facts.run_id, fingerprint));
-    if (ledger->lineage().fingerprint != fingerprint) {
+    std::string other = fingerprint;
+    // Workers that open in a later epoch have that of epoch 0 from the list of epochs; here it was planned.
+    if (is_resumed && other == ledger->lineage().fingerprint) other = fingerprint_of(job_plan->batches());
+    if (ledger->lineage().fingerprint != other) {
       job_plan.reset();  // they are another job's
-      return other_batches(order, ledger->lineage(), fingerprint);
+      return other_batches(order, ledger->lineage(), other);
     }
     if (Result<> sound = check_ledger(order, ledger->lineage(), job_plan->batches()); !sound) {
       job_plan.reset();
@@ -46,10 +58,29 @@ Result<> Agent::State::open_plan(const std::string& fingerprint) {
   }
 }
 
+bool Agent::State::open_plan_in_epoch(const Plan& plan, const Dataset& dataset) {
+  const std::vector<BegunEpoch> begun = read_epochs(order.directory.path());
+  const BegunEpoch* const there = epoch_before(begun, order.snapshot ? order.snapshot->step : 0);
+  if (there == nullptr) return false;
+  try {
+    job_plan.emplace(order.config, plan, dataset, there->position);
+    static_cast<void>(job_plan->batches().epoch(there->epoch));
+    if (check_ledger_in(*there, order, ledger->lineage(), job_plan->batches())) return true;
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a plan from the first epoch on will say what differs
+  }
+  job_plan.reset();
+  return false;
+}
+
 Result<> Agent::State::record(const GenerationRecord& entry) {
   GenerationRecord with_config = entry;
   with_config.config = digest_of_config(order.config.resolved_toml());
   return append(with_config);
+}
+
+Result<> Agent::State::record(const Evaluation& entry) {
+  last_evaluation = entry;
+  return append(entry);
 }
 
 Result<> Agent::State::record(const SnapshotRecord& entry) {
@@ -88,7 +119,7 @@ Result<> Agent::State::look() {
   }
   Result<> there = ledger->check_in_place();
   if (there) {
-    hold_digests();
+    hold_lists();
     return {};
   }
   gone = fmt::format("the run directory {} is {}: {}", order.directory.path().string(),
@@ -98,10 +129,13 @@ Result<> Agent::State::look() {
   return failed(Status::kNotFound, gone);
 }
 
-void Agent::State::hold_digests() {
-  if (digests.get() >= 0 || order.config.run().digest_every == 0) return;
-  if (auto file = open_file(order.directory.path() / kDigestsFile, O_RDONLY, "open the digests"))
-    digests = std::move(*file);
+void Agent::State::hold_lists() {
+  const auto hold = [this](FileDescriptor& held, const char* name) {
+    if (held.get() >= 0) return;
+    if (auto file = open_file(order.directory.path() / name, O_RDONLY, "open")) held = std::move(*file);
+  };
+  if (order.config.run().digest_every > 0) hold(lists.digests, kDigestsFile);
+  if (order.config.run().epochs > 1) hold(lists.epochs, kEpochsFile);
 }
 
 void Agent::State::look_without_ledger() {
@@ -123,7 +157,7 @@ Result<> Agent::State::move_to_fresh_directory() {
   if (!fresh) return failed(std::move(fresh));
   Result<DirectoryLock> lock = DirectoryLock::take(*fresh);
   if (!lock) return failed(std::move(lock));
-  Result<Ledger> copy = rescue_run(*fresh, order, job_plan->batches().dataset(), *ledger, digests.get());
+  Result<Ledger> copy = rescue_run(*fresh, order, job_plan->batches().dataset(), *ledger, lists);
   if (!copy) return failed(std::move(copy));
   gone += fmt::format("; the job's state is saved to {}: continue with `{}`", fresh->path().string(),
                       elastic::resume_command(*fresh, order.options.command));
@@ -133,16 +167,16 @@ Result<> Agent::State::move_to_fresh_directory() {
   return {};
 }
 
-Verdict Agent::State::at_end(Verdict over) {
+JobEnd Agent::State::at_end(JobEnd over) {
   static_cast<void>(look());
   if (gone.empty()) {
-    if (ledger && over.outcome != "failed") prune_snapshots(INT64_MAX);
+    if (ledger && over.outcome != JobOutcome::kFailed) prune_snapshots(INT64_MAX);
     return over;
   }
   if (rescue_lock && !has_newest_snapshot()) {
     event("no worker could write a snapshot there: a resumed job repeats steps", true);
   }
-  return over.outcome == "failed" ? over : Verdict{1, "failed", gone};
+  return over.outcome == JobOutcome::kFailed ? over : job_failed(gone);
 }
 
 void Agent::State::prune_snapshots(int64_t step) {
@@ -153,11 +187,25 @@ void Agent::State::prune_snapshots(int64_t step) {
   for (int64_t kept = 0; oldest > pruned && kept < order.config.run().keep_snapshots;) {
     if (has_snapshot(all[--oldest])) ++kept;
   }
-  for (; pruned < oldest; ++pruned) drop_snapshot(all[pruned]);
+  const auto best = best_snapshot(ledger->lineage(), order.config.run(),
+                                  [this](const SnapshotRecord& one) { return has_snapshot(one); });
+  const std::string file = best ? best->file : std::string();
+  for (; pruned < oldest; ++pruned) {
+    if (all[pruned].file != file) drop_snapshot(all[pruned]);
+  }
+  if (file == best_kept) return;
+  const auto first_kept = all.begin() + static_cast<std::ptrdiff_t>(pruned);
+  const auto before = std::find_if(all.begin(), first_kept, [this](const auto& one) { return one.file == best_kept; });
+  if (before != first_kept) drop_snapshot(*before);  // a better one has come, and it is not among the newest
+  best_kept = file;
+  if (best) event(fmt::format("best snapshot by {}: {}, {:.6g}", best->metric, file, best->value), false);
 }
 
 void Agent::State::committed(const CommitRecord& entry, int64_t world_size) {
-  observer.on_commit(pace.committed(entry, world_size, job_plan->batches().expected_steps(), now()));
+  JobProgress progress = pace.committed(entry, world_size, job_plan->batches().expected_steps(), now());
+  progress.metrics = entry.metrics;
+  progress.evaluation = last_evaluation;
+  observer.on_commit(progress);
 }
 
 void Agent::State::agent_kill_point(int64_t step, const char* at) {

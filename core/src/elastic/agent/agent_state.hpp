@@ -17,6 +17,7 @@
 #include "base/durable_file.hpp"
 #include "elastic/agent/agent.hpp"
 #include "elastic/agent/job_plan.hpp"
+#include "elastic/agent/rescue.hpp"
 #include "elastic/agent/stop.hpp"
 #include "elastic/agent/worker_log.hpp"
 #include "elastic/agent/worker_process.hpp"
@@ -66,25 +67,28 @@ struct Agent::State final : GroupActions, ForeignActions {
   int64_t foreign_restarts = 0;              // before the program said that it uses the API
   int stops_seen = 0;                        // signals and calls
   double signalled_at = -kOneOrderSeconds;   // when the last signal came
-  std::optional<Verdict> forced;             // by a second of these
+  std::optional<JobEnd> forced;              // by a second of these
   std::string spawn_failure;                 // of the first group, or of a foreign one
   std::vector<ExitStatus> shown_ends;        // of workers whose last lines were shown
   int64_t replacements = 0;                  // workers that were started in the place of others, one at a time
   int64_t workers_owed = 0;                  // that are to be started and could not be yet
   std::string spawn_refused;                 // why, as it was last said
   size_t pruned = 0;                         // snapshots of the lineage whose files were removed, from the oldest on
+  std::string best_kept;                     // file of the snapshot that [run] keep_best keeps
   uintmax_t dataset_size = 0;                // bytes of the file in the run directory
   FileDescriptor home;                       // the run directory, as it was
-  FileDescriptor digests;                    // its file of digests, once a worker has made it
+  HeldLists lists;                           // of it, once workers have made them
   std::string gone;                          // what became of the run directory; empty: it is there
   std::optional<DirectoryLock> rescue_lock;  // of the one that was made instead
   Clock::time_point began = Clock::now();
   Pace pace;
+  std::optional<Evaluation> last_evaluation;
 
   // The common part of both kinds of group.
 
   [[nodiscard]] double now() const override { return std::chrono::duration<double>(Clock::now() - began).count(); }
   void event(const std::string& line, bool warning) override { observer.on_event(line, warning); }
+  void busy(const std::vector<BusyWorker>& workers) override { observer.on_busy(workers); }
   void kill(WorkerId worker) override { signal(worker, SIGKILL); }
   void wake(WorkerId worker) override { signal(worker, SIGCONT); }
   void signal(WorkerId worker, int number) override;
@@ -131,6 +135,9 @@ struct Agent::State final : GroupActions, ForeignActions {
   void spawn_group(int64_t world_size, int64_t restarts) override;
   Result<int64_t> next_generation(int64_t world_size) override;
   Result<> open_plan(const std::string& fingerprint) override;
+  /// Of a run that goes on in a later epoch: opens the plan there. False where the run's list of epochs does not lead
+  /// there, or the ledger is not of what the sampler gives there.
+  [[nodiscard]] bool open_plan_in_epoch(const Plan& plan, const Dataset& dataset);
   bool has_step(int64_t step) override { return job_plan->batches().has_step(step); }
   Result<StepFacts> facts_of(int64_t step) override { return job_plan->facts_of(step); }
   Result<Assignment> assignment_of(int64_t step, const Sharing& how, CostRates rates) override {
@@ -141,6 +148,8 @@ struct Agent::State final : GroupActions, ForeignActions {
   Result<> record(const GenerationRecord& entry) override;
   Result<> record(const RestartRecord& entry) override { return append(entry); }
   Result<> record(const NotFiniteRecord& entry) override { return append(entry); }
+  Result<> record(const Evaluation& entry) override;
+  Result<> record(const EndRecord& entry) override { return append(entry); }
   Result<> record(const SnapshotRecord& entry) override;
   void drop_snapshot(const SnapshotRecord& entry) override;
   std::string snapshot_path(int64_t step) const override;
@@ -162,15 +171,15 @@ struct Agent::State final : GroupActions, ForeignActions {
   Result<> look();
 
   // For a rescue: what is held can still be read when it is removed.
-  void hold_digests();
+  void hold_lists();
 
   // A foreign program keeps its state elsewhere and goes on; what it prints is lost.
   void look_without_ledger();
   void leave_directory();
   Result<> move_to_fresh_directory();
 
-  // The verdict, unless nothing is left of the run that it is about.
-  Verdict at_end(Verdict over);
+  // The end of the job, unless nothing is left of the run that it is about.
+  JobEnd at_end(JobEnd over);
 
   // Keeps the newest ones of at most `step` steps, and those of more, which do not count yet.
   void prune_snapshots(int64_t step);
@@ -183,17 +192,17 @@ struct Agent::State final : GroupActions, ForeignActions {
 
   void listen_for_stops();
 
-  // `by`: what has told so, in one word.
-  void stop(int code, const char* by);
+  // For signal `number`. `by`: what asks for it, in one word.
+  void stop(int number, const char* by);
   void wait_for_tick();
   /// Of a sharded job: compares what its ranks visit, ten times a second.
   void wait_for_visits();
   void tend_warden();
   void watch_warden();
-  [[nodiscard]] std::optional<Verdict> verdict() const;
+  [[nodiscard]] std::optional<JobEnd> job_end() const;
   void open_group(int64_t restarts_spent);
   void open_groups();
-  Verdict run();
+  JobEnd run();
 };
 
 }  // namespace pliant::elastic

@@ -152,7 +152,7 @@ bool Agent::State::hear(WorkerId id) {
     if (stays && std::holds_alternative<Hello>(*message)) kill(id);
     if (std::holds_alternative<Injected>(*message)) slots.at(id).is_ended = true;
     const auto* const written = std::get_if<SnapshotWritten>(&*message);
-    if (written != nullptr && !written->error.empty() && !look() && group) group->fail({1, "failed", gone});
+    if (written != nullptr && !written->error.empty() && !look() && group) group->fail(job_failed(gone));
     if (group) group->received(id, *message);
   }
   return !closed;

@@ -18,7 +18,7 @@ struct Fact {
   const char* remedy;
 };
 
-constexpr std::array<Fact, 5> kFacts{{
+constexpr std::array<Fact, 6> kFacts{{
     {[](const Ready& ready) { return ready.options; }, "has other options", "options of digest",
      "config.toml of the run must not change while the job runs: stop the job and resume it with the new config"},
     {[](const Ready& ready) { return ready.fingerprint; }, "reads other data", "data of fingerprint",
@@ -30,6 +30,8 @@ constexpr std::array<Fact, 5> kFacts{{
     {[](const Ready& ready) { return ready.arrays.empty() ? "none" : ready.arrays; }, "has other arrays",
      "arrays of digest",
      "TrainingState::arrays must give the same names, types and shapes in the same order on all workers"},
+    {[](const Ready& ready) { return ready.policies; }, "has another balancer or learning-rate rule",
+     "answers of digest", "plugins must be the same on all machines, and must not change while the job runs"},
 }};
 
 /// In what a worker that brings `other` is none of the job that `right` is of; empty: in nothing.
@@ -47,6 +49,7 @@ void Group::on(WorkerId worker, Member& member, const Ready& message) {
   if (const std::string other = job_ ? difference(*job_, message) : std::string(); !other.empty()) {
     return fence(worker, other);
   }
+  if (job_) tell_of_other_plugins(worker, message);
   member.ready = was_ready_ = true;
   member.brings = message;
   if (!message.host_visible) {
@@ -103,7 +106,11 @@ bool Group::agree_on_job() {
     sharded_ = right->sharded;
     for (const WorkerId id : workers) {
       const std::string other = difference(*job_, members_.at(id).brings);
-      if (!other.empty()) fence(id, other);
+      if (!other.empty()) {
+        fence(id, other);
+      } else {
+        tell_of_other_plugins(id, members_.at(id).brings);
+      }
     }
     return true;
   }
@@ -119,8 +126,8 @@ bool Group::agree_on_job() {
     }
     remedies += fmt::format("; {}", fact.remedy);
   }
-  end({static_cast<int>(ExitCode::kUsage), "failed",
-       fmt::format("the workers do not agree on the job and there is no majority ({}){}", all, remedies)},
+  end(job_failed(fmt::format("the workers do not agree on the job and there is no majority ({}){}", all, remedies),
+                 Origin::kInput),
       true);
   return false;
 }
@@ -130,25 +137,24 @@ void Group::on(WorkerId worker, Member& member, const DataWritten& message) {
   if (!message.error.empty()) {
     // Those that agree would write the same into the same file, unless this one is short of something.
     if (message.status != static_cast<int>(Status::kResourceExhausted)) {
-      const bool usage = message.exit_code == static_cast<int>(ExitCode::kUsage);
-      return end({usage ? message.exit_code : 1, "failed", message.error}, true);
+      return end(job_failed(message.error, message.origin == Origin::kInput ? Origin::kInput : Origin::kRun), true);
     }
     return fence(worker, fmt::format("cannot write the data set: {}", message.error));
   }
   if (const Result<> opened = actions_.open_plan(job_->fingerprint); !opened) {
-    return end({static_cast<int>(opened.error().exit_code()), "failed", opened.error().message()}, true);
+    return end(job_failed(opened.error()), true);
   }
   is_planned_ = true;
   if (!end_if_done()) regroup(reason_);
 }
 
 bool Group::end_if_done() {
-  const bool covered = !is_unsaved() || (snapshot_ && !actions_.has_step(snapshot_->step));
-  if (actions_.has_step(committed_) || !covered || phase_ == Phase::kSaving) return false;
-  if (committed_ > 0 && !actions_.has_step(committed_ - 1)) {
+  const bool covered = !is_unsaved() || (snapshot_ && !has_step(snapshot_->step));
+  if (has_step(committed_) || !covered || phase_ == Phase::kSaving) return false;
+  if (committed_ > 0 && !has_step(committed_ - 1)) {
     actions_.event(fmt::format("{} steps are committed, more than the job has now: nothing to do", committed_), false);
   }
-  end({0, "finished", ""}, false);
+  end({}, false);
   return true;
 }
 

@@ -23,23 +23,24 @@ std::string text_of(RowRange rows) {
 
 void Group::try_commit() {
   for (const WorkerId rank : ranks_) {
-    if (!members_.at(rank).vote) return;
+    const auto& member = members_.at(rank);
+    if (!member.vote || !member.fenced.empty()) return;  // what was killed ends, whatever it sent before
   }
   const Vote& first = *members_.at(ranks_.front()).vote;
   const Result<StepFacts> planned = actions_.facts_of(committed_);
-  if (!planned) return end({static_cast<int>(planned.error().exit_code()), "failed", planned.error().message()}, true);
+  if (!planned) return end(job_failed(planned.error()), true);
   const StepFacts& facts = *planned;
   for (const WorkerId rank : ranks_) {
     const Vote& vote = *members_.at(rank).vote;
     if (vote.digest != facts.digest || vote.loss_tokens != facts.size.loss_tokens) {
-      return end(
-          {1, "failed",
-           fmt::format("step {}: {} used other samples than planned ({} loss tokens instead of {}); not committed",
-                       committed_, label(rank), vote.loss_tokens, facts.size.loss_tokens)},
-          true);
+      return end(job_failed(fmt::format(
+                     "step {}: the ranks used other samples than planned ({} loss tokens instead of {}); not committed",
+                     committed_, vote.loss_tokens, facts.size.loss_tokens)),
+                 true);
     }
   }
   if (voters_have_parted()) return;
+  if (!rates_agree()) return;
   if (!states_agree()) return;
   const std::string not_finite = what_is_not_finite();
   if (!not_finite.empty() && options_.on_nonfinite != "skip") return stop_at(not_finite);
@@ -57,11 +58,11 @@ void Group::try_commit() {
   const Assignment* const shared_out = assignment();
   if (shared_out == nullptr) return;
   record.shares = rows_of_ranks(*shared_out);
+  record.metrics = metrics_of_votes();
+  record_evaluations();  // all ranks have gone on from there
   actions_.agent_kill_point(committed_, "vote");
   if (const auto recorded = actions_.record(record); !recorded) {
-    return end({code_of(recorded.error()), "failed",
-                fmt::format("step {} is not committed: {}", committed_, recorded.error().message())},
-               false);
+    return end(job_without_ledger(recorded.error(), fmt::format("step {} is not committed: ", committed_)), false);
   }
   actions_.agent_kill_point(committed_, "commit");
   if (record.skipped) {
@@ -69,7 +70,8 @@ void Group::try_commit() {
                    true);
   }
   learn_costs();
-  finish_step(record);
+  const std::string reason = reason_to_end();
+  finish_step(record, reason);
 }
 
 void Group::compare_visits(bool at_once) {
@@ -102,10 +104,9 @@ bool Group::voters_have_parted() {
 }
 
 void Group::end_parted(const std::string& differ) {
-  end({1, "failed",
-       fmt::format(
-           "step {} is not committed: {}. All ranks must visit the same modules in the same order, even without rows",
-           committed_, differ)},
+  end(job_failed(fmt::format(
+          "step {} is not committed: {}. All ranks must visit the same modules in the same order, even without rows",
+          committed_, differ)),
       true);
 }
 
@@ -151,7 +152,7 @@ void Group::stop_at(const std::string& not_finite) {
   if (const auto recorded = actions_.record(NotFiniteRecord{committed_, not_finite}); !recorded) {
     actions_.event(recorded.error().message(), true);
   }
-  end({1, "failed", reason}, false);
+  end(job_failed(reason), false);
 }
 
 const Assignment* Group::assignment() {
@@ -160,7 +161,7 @@ const Assignment* Group::assignment() {
   const Sharing how{.world_size = world_size, .micro_batch = options_.micro_batch_of.at(world_size)};
   Result<Assignment> made = actions_.assignment_of(committed_, how, rates_);
   if (made) return &assignment_.emplace(std::move(*made));
-  end({static_cast<int>(made.error().exit_code()), "failed", made.error().message()}, true);
+  end(job_failed(made.error()), true);
   return nullptr;
 }
 
@@ -174,12 +175,16 @@ void Group::learn_costs() {
                  false);
 }
 
-void Group::finish_step(const CommitRecord& record) {
+void Group::finish_step(const CommitRecord& record, const std::string& reason_to_end) {
   Commit commit;
   commit.step = committed_;
   commit.skip = record.skipped;
   commit.rates = rates_;
+  if (const auto found = std::exchange(found_, std::nullopt)) commit.evaluation = *found;
   ++committed_;
+  end_if_asked(reason_to_end);
+  committers_ = ranks_;
+  lost_since_.clear();
   assignment_.reset();
   last_state_.reset();
   asked_for_states_ = false;
@@ -189,7 +194,7 @@ void Group::finish_step(const CommitRecord& record) {
   cut_off_at_.reset();
   stalled_since_.reset();
   progress_at_ = time();
-  const bool last = !actions_.has_step(committed_) || stop_code_ != 0;
+  const bool last = !has_step(committed_) || stop_signal_ != 0;
   const std::string leavers = announce_leavers(record.step);
   const bool grows = may_grow();
   commit.wait = last || grows || !leavers.empty();

@@ -24,10 +24,9 @@ bool Group::states_agree() {
   if (!right) {
     disputed_ = true;
     drop_unconfirmed();
-    end({1, "failed",
-         fmt::format(
-             "step {} is not committed: the ranks began it with different states and there is no majority ({}). {}",
-             committed_, listed(states), what_a_dispute_means())},
+    end(job_failed(fmt::format(
+            "step {} is not committed: the ranks began it with different states and there is no majority ({}). {}",
+            committed_, listed(states), what_a_dispute_means())),
         true);
     return false;
   }
@@ -165,10 +164,10 @@ void Group::compare_last_states() {
     drop_unconfirmed();
     const std::string reason = fmt::format(
         "{}, but the ranks ended with different states and there is no majority ({}). {}",
-        actions_.has_step(committed_) ? fmt::format("step {} is committed", committed_ - 1) : "every step is committed",
+        has_step(committed_) ? fmt::format("step {} is committed", committed_ - 1) : "every step is committed",
         listed(states), what_a_dispute_means());
     if (pending_) actions_.event(reason, true);
-    pending_ = Verdict{1, "failed", reason};
+    pending_ = job_failed(reason);
     return close();
   }
   if (right) part_with_others(states, *right, "ended");
@@ -177,7 +176,7 @@ void Group::compare_last_states() {
   }
   last_state_ = right;
   if (save()) return;
-  if (!pending_) pending_ = verdict_when_saved();
+  if (!pending_) pending_ = end_when_saved();
   close();
 }
 

@@ -6,12 +6,18 @@
 #include <utility>
 
 #include "elastic/agent/group.hpp"
+#include "pliant/exit_code.hpp"
 
 namespace pliant::elastic {
 namespace {
 
 constexpr int64_t kMostDoublings = 5;       // 32 s between two tries
 constexpr double kAlikeAtStartSeconds = 5;  // for other workers to end as the first did at its start
+
+/// What a worker refuses that ended so: its config or a plugin; nullopt: nothing.
+std::optional<Origin> refusal_of(const ExitStatus& status) {
+  return status.signalled ? std::nullopt : origin_of(status.code);
+}
 
 }  // namespace
 
@@ -24,11 +30,12 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   const Member member = found->second;
   const std::string who = label(worker);
   members_.erase(found);
+  if (!member.finished) lost_since_.insert(worker);
   if (phase_ == Phase::kEnding) {
-    if (!member.finished && !member.told_to_stop && pending_->exit_code == 0) {
+    if (!member.finished && !member.told_to_stop && is_done(*pending_)) {
       actions_.event(fmt::format("{} {} after the last commit", who, describe(status)), true);
     }
-    if (members_.empty()) over_ = pending_;
+    if (members_.empty()) finish_job();
     return;
   }
   const auto lives = [this](WorkerId id) { return members_.contains(id) && members_.at(id).fenced.empty(); };
@@ -50,22 +57,23 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   std::string how = fmt::format("{} {}", who, describe(status));
   if (!member.fenced.empty()) how = fmt::format("{} {}", who, member.fenced);
   if (!status.signalled && status.code == 0) how = fmt::format("{} exited with code 0 before the job was done", who);
-  const bool refuses = member.hello && !status.signalled && (status.code == 2 || status.code == 3);
+  const std::optional<Origin> refuses = member.hello ? refusal_of(status) : std::nullopt;
   const bool attaches = member.hello || options_.must_attach;
   const bool fails = attaches && member.fenced.empty() && ended_by_fault(status) && options_.on_loss != "stop";
-  if (!was_ready_ && stop_code_ == 0 && (refuses || fails)) return ended_at_start(status, how, refuses);
+  if (!was_ready_ && stop_signal_ == 0 && (refuses || fails)) return ended_at_start(status, how, refuses);
   const bool by_itself = refuses && member.ready && member.fenced.empty() && phase_ != Phase::kSaving;
-  if (by_itself && stop_code_ == 0 && refuses_again(worker, member, status)) {
+  if (by_itself && stop_signal_ == 0 && refuses_again(worker, member, *refuses)) {
     actions_.interrupted();
     abort_generation();
-    return end({status.code, "failed", how}, true);
+    return end(job_failed(how, *refuses, worker_end(status)), true);
   }
-  lost(member, how, refuses ? status.code : 1);
+  lost(member, how, member.fenced.empty() ? std::optional(worker_end(status)) : std::nullopt, refuses);
 }
 
 // What all meet at their start does not get better by trying again, but it may be that only this worker met it.
-void Group::ended_at_start(const ExitStatus& status, const std::string& how, bool refuses) {
-  if (refuses && !refused_) refused_ = Verdict{status.code, "failed", how};
+void Group::ended_at_start(const ExitStatus& status, const std::string& how, std::optional<Origin> refuses) {
+  const WorkerEnd worker = worker_end(status);
+  if (refuses && !refused_) refused_ = job_failed(how, *refuses, worker);
   const bool is_like_all =
       static_cast<int64_t>(unsaid_.size()) == unreplaced_ && (!alike_ || ended_alike(*alike_, status));
   ++unreplaced_;
@@ -82,14 +90,14 @@ void Group::ended_at_start(const ExitStatus& status, const std::string& how, boo
   if (!members_.empty() || owed() > 0) return;
   if (is_like_all) {
     const std::string first = std::exchange(unsaid_, {}).front();
-    return end({refuses ? status.code : 1, "failed", all_ended_alike(unreplaced_, first, *alike_)}, true);
+    return end(job_failed(all_ended_alike(unreplaced_, first, *alike_), refuses.value_or(Origin::kRun), worker), true);
   }
   if (refused_) return end(*refused_, true);
   if (options_.on_loss == "replace") replace_those_that_ended();
   if (!members_.empty() || owed() > 0) return;
   const std::string reason = fmt::format("no workers are left; {}", how);
-  if (options_.on_loss == "replace") return end({1, "failed", reason}, true);
-  end({75, "no valid world size", reason}, true);
+  if (options_.on_loss == "replace") return end(job_failed(reason, Origin::kRun, worker), true);
+  end(job_without_world_size(reason, worker), true);
 }
 
 void Group::say_how_they_ended() {
@@ -107,41 +115,43 @@ void Group::replace_those_that_ended() {
 void Group::give_those_up_that_ended() {
   if (!alike_ || time() - alike_since_ < kAlikeAtStartSeconds || phase_ != Phase::kStarting) return;
   say_how_they_ended();
-  if (!refused_ && stop_code_ == 0 && !pending_) replace_those_that_ended();
+  if (!refused_ && stop_signal_ == 0 && !pending_) replace_those_that_ended();
 }
 
 // Ranks that refuse the same thing at the same time are one refusal: the machine may have been short of something then.
-bool Group::refuses_again(WorkerId worker, const Member& member, const ExitStatus& status) {
+bool Group::refuses_again(WorkerId worker, const Member& member, Origin origin) {
   std::optional<Refused> what;
-  if (member.refused && member.refused->exit_code == status.code) what = member.refused;
-  const bool alike = refusal_ && refusal_->code == status.code && refusal_->what == what;
-  if (!alike) refusal_ = Refusal{status.code, what, newest_, generation_, committed_};
+  if (member.refused && member.refused->origin == origin) what = member.refused;
+  const bool alike = refusal_ && refusal_->origin == origin && refusal_->what == what;
+  if (!alike) refusal_ = Refusal{origin, what, newest_, generation_, committed_};
   return worker > refusal_->newest || (member.stage > Stage::kTold && generation_ > refusal_->generation);
 }
 
-void Group::lost(const Member& member, const std::string& how, int code) {
-  actions_.event(how, stop_code_ == 0);
+void Group::lost(const Member& member, const std::string& how, std::optional<WorkerEnd> worker,
+                 std::optional<Origin> refuses) {
+  actions_.event(how, stop_signal_ == 0);
   actions_.interrupted();
   if (phase_ == Phase::kSaving) {
     if (save()) return;
     if (pending_) return close();
     phase_ = Phase::kStarting;  // the last state is gone: back to the snapshot
     for (; lost_while_saving_ > 0; --lost_while_saving_) {
-      if (stop_code_ == 0 && options_.on_loss == "replace") replace(false);
+      if (stop_signal_ == 0 && options_.on_loss == "replace") replace(false);
     }
   }
   const bool was_rank = member.rank >= 0 && (phase_ == Phase::kForming || phase_ == Phase::kRunning);
   if (was_rank) abort_generation();
-  if (stop_code_ == 0 && !pending_) {
-    if (options_.on_loss == "stop") return end({1, "failed", how}, true);
+  if (stop_signal_ == 0 && !pending_) {
+    if (options_.on_loss == "stop") return end(job_failed(how, Origin::kRun, worker), true);
     if (options_.on_loss == "replace") replace(!member.ready);
     if (members_.empty() && owed() == 0) {
       const std::string reason = fmt::format("no workers are left; {}", how);
-      if (options_.on_loss == "replace" || code != 1) return end({code, "failed", reason}, true);
-      return end({75, "no valid world size", reason}, true);
+      const Origin origin = refuses.value_or(Origin::kRun);
+      if (options_.on_loss == "replace" || refuses) return end(job_failed(reason, origin, worker), true);
+      return end(job_without_world_size(reason, worker), true);
     }
   }
-  if (was_rank || phase_ == Phase::kStarting) regroup({GroupCause::kLoss, how});
+  if (was_rank || phase_ == Phase::kStarting) regroup({GroupCause::kLoss, how, worker});
 }
 
 void Group::replace(bool too_early) {
@@ -158,7 +168,7 @@ void Group::replace(bool too_early) {
 }
 
 void Group::start_those_due() {
-  if (stop_code_ != 0 || pending_) starts_due_.clear();
+  if (stop_signal_ != 0 || pending_) starts_due_.clear();
   const auto due = std::partition(starts_due_.begin(), starts_due_.end(), [this](double at) { return time() < at; });
   const auto count = starts_due_.end() - due;
   starts_due_.erase(due, starts_due_.end());
@@ -171,24 +181,24 @@ int64_t Group::owed() const {
 
 // The end.
 
-void Group::request_stop(int exit_code) {
+void Group::request_stop(int signal) {
   look();
-  if (stop_code_ != 0) return;
-  stop_code_ = exit_code;
+  if (stop_signal_ != 0) return;
+  stop_signal_ = signal;
   const bool forms = phase_ == Phase::kForming && !may_move();  // what moves comes to its owners first
   if (forms) abort_generation();
   if (forms || phase_ == Phase::kStarting) stop_now();
 }
 
-void Group::fail(Verdict verdict) {
+void Group::fail(JobEnd failure) {
   look();
-  end(std::move(verdict), false);
+  end(std::move(failure), false);
 }
 
 void Group::stop_now() {
   if (is_unsaved() && save()) return;
-  end({stop_code_, "stopped",
-       generations_ == 0 ? "stopped before the first step" : fmt::format("stopped after step {}", committed_)},
+  end(job_stopped(stop_signal_, generations_ == 0 ? "stopped before the first step"
+                                                  : fmt::format("stopped after step {}", committed_)),
       generations_ == 0);
 }
 
@@ -248,24 +258,20 @@ bool Group::save_shards(const std::string& file) {
   if (all.empty()) return false;
   phase_ = Phase::kSaving;
   saver_ = all.front();
-  progress_at_ = time();
-  for (const WorkerId id : all) {
-    if (actions_.is_stopped(id)) actions_.wake(id);
-  }
-  begin_parts(file, all);
-  for (const WorkerId id : all) actions_.send(id, Save{committed_, file});
+  ask_for_parts(file, all);
   return true;
 }
 
-Verdict Group::verdict_when_saved() const {
-  if (!actions_.has_step(committed_)) return {0, "finished", ""};
-  return {stop_code_, "stopped", fmt::format("stopped after step {}", committed_)};
+JobEnd Group::end_when_saved() const {
+  if (!actions_.has_step(committed_)) return {};
+  if (ended_ && ended_->step <= committed_) return job_ended_early(ended_->reason);
+  return job_stopped(stop_signal_, fmt::format("stopped after step {}", committed_));
 }
 
-void Group::end(Verdict verdict, bool kill) {
+void Group::end(JobEnd how, bool kill) {
   say_how_they_ended();
   if (!pending_) {
-    pending_ = std::move(verdict);
+    pending_ = std::move(how);
     kill_at_end_ = kill;
   }
   save_and_close();
@@ -293,7 +299,7 @@ void Group::close() {
     }
   }
   progress_at_ = time();
-  if (members_.empty()) over_ = pending_;
+  if (members_.empty()) finish_job();
 }
 
 }  // namespace pliant::elastic

@@ -28,16 +28,20 @@ void ForeignGroup::ended(WorkerId worker, const ExitStatus& status) {
   rank_of_.erase(found);
   const bool clean = !status.signalled && status.code == 0;
   const bool is_first = failure_.empty();
-  if (!clean && is_first && stop_code_ == 0) failure_ = fmt::format("rank {} {}", rank, describe(status));
+  if (!clean && is_first && stop_signal_ == 0) {
+    failure_ = fmt::format("rank {} {}", rank, describe(status));
+    failed_as_ = worker_end(status);
+  }
   const bool at_start = restarts_ == 0 && terminated_at_ < 0 && actions_.now() - started_at_ < kForeignStartSeconds;
-  const bool waits = at_start && stop_code_ == 0 && (failed_.empty() ? is_first : ended_alike(failed_.front(), status));
+  const bool waits =
+      at_start && stop_signal_ == 0 && (failed_.empty() ? is_first : ended_alike(failed_.front(), status));
   if (!clean && waits && ended_by_fault(status)) {
     failed_.push_back(status);
     if (alone_since_ < 0) alone_since_ = actions_.now();
     if (rank_of_.empty()) all_gone();
     return;
   }
-  if (!failure_.empty() && terminated_at_ < 0 && stop_code_ == 0) end_for_failure();
+  if (!failure_.empty() && terminated_at_ < 0 && stop_signal_ == 0) end_for_failure();
   if (rank_of_.empty()) all_gone();
 }
 
@@ -58,16 +62,16 @@ void ForeignGroup::end_all(int signal) {
 
 void ForeignGroup::all_gone() {
   terminated_at_ = -1;
-  if (stop_code_ != 0) {
-    over_ = Verdict{stop_code_, "stopped", stop_reason_};
+  if (stop_signal_ != 0) {
+    over_ = job_stopped(stop_signal_, stop_reason_);
     return;
   }
   if (failure_.empty()) {
-    over_ = Verdict{0, "finished", ""};
+    over_.emplace();
     return;
   }
   if (all_failed_alike()) {
-    over_ = Verdict{1, "failed", all_ended_alike(world_size_, failure_, failed_.front())};
+    over_ = job_failed(all_ended_alike(world_size_, failure_, failed_.front()), Origin::kRun, failed_as_);
     return;
   }
   if (alone_since_ >= 0) actions_.event(failure_, true);
@@ -75,14 +79,15 @@ void ForeignGroup::all_gone() {
   failed_.clear();
   const std::string why = failure_;
   if (options_.on_loss == "stop" || restarts_ >= options_.max_restarts) {
-    over_ = Verdict{1, "failed", fmt::format("{}; {} of {} restarts used", why, restarts_, options_.max_restarts)};
+    over_ = job_failed(fmt::format("{}; {} of {} restarts used", why, restarts_, options_.max_restarts), Origin::kRun,
+                       failed_as_);
     return;
   }
   if (options_.on_loss == "shrink") {
     const auto at = options_.micro_batch_of.lower_bound(world_size_);
     if (at == options_.micro_batch_of.begin()) {
-      over_ = Verdict{75, "no valid world size",
-                      fmt::format("{}; no valid world size is smaller than {}", why, world_size_)};
+      over_ = job_without_world_size(fmt::format("{}; no valid world size is smaller than {}", why, world_size_),
+                                     failed_as_);
       return;
     }
     world_size_ = std::prev(at)->first;
@@ -96,9 +101,9 @@ void ForeignGroup::all_gone() {
   actions_.spawn_group(world_size_, restarts_);
 }
 
-void ForeignGroup::request_stop(int exit_code, std::string why) {
-  if (stop_code_ != 0) return;
-  stop_code_ = exit_code;
+void ForeignGroup::request_stop(int signal, std::string why) {
+  if (stop_signal_ != 0) return;
+  stop_signal_ = signal;
   stop_reason_ = std::move(why);
   alone_since_ = -1;
   end_all(SIGTERM);

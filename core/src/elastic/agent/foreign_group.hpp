@@ -39,11 +39,11 @@ class ForeignGroup {
   }
   void started(WorkerId worker, int64_t rank);
   void ended(WorkerId worker, const ExitStatus& status);
-  /// `why` becomes the verdict's reason.
-  void request_stop(int exit_code, std::string why);
+  /// `signal` and `why` are in the end of the job.
+  void request_stop(int signal, std::string why);
   void tick();
 
-  [[nodiscard]] const std::optional<Verdict>& verdict() const { return over_; }
+  [[nodiscard]] const std::optional<JobEnd>& job_end() const { return over_; }
   [[nodiscard]] int64_t restarts() const { return restarts_; }
   [[nodiscard]] int64_t world_size() const { return world_size_; }
   /// The failure that last made it smaller than was asked for; empty: none did.
@@ -63,13 +63,14 @@ class ForeignGroup {
   int64_t world_size_ = 0;
   int64_t restarts_ = 0;
   std::string failure_;  ///< of this attempt; empty: none yet
+  WorkerEnd failed_as_;  ///< how the worker ended that failure_ names
   std::string shrunk_by_;
   double started_at_ = -1;   ///< when the first attempt began
   double alone_since_ = -1;  ///< since when one has failed at the start and the others have not been ended for it
-  int stop_code_ = 0;
+  int stop_signal_ = 0;      ///< 0: no stop was asked for
   std::string stop_reason_;
   double terminated_at_ = -1;  ///< when SIGTERM was sent
-  std::optional<Verdict> over_;
+  std::optional<JobEnd> over_;
 };
 
 }  // namespace pliant::elastic

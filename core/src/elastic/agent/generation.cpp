@@ -62,10 +62,10 @@ void Group::regroup(const GroupReason& reason) {
   if (pending_) return save_and_close();
   if (sharded_ && generations_ > 0 && !shards_are_there(usable_members(true))) {
     // One that is stopped may continue; a snapshot is as good, and there.
-    if (owners_live() && !is_restorable() && stop_code_ == 0) return;
+    if (owners_live() && !is_restorable() && stop_signal_ == 0) return;
     if (!owners_live() || is_restorable()) lose_shards();
   }
-  if (stop_code_ != 0) return stop_now();
+  if (stop_signal_ != 0) return stop_now();
   if (!sharded_ && !hold_state(usable_members(true))) keep_leavers();
   std::vector<WorkerId> usable = usable_members(false);
   const bool enough = hold_state(usable) && largest_world(static_cast<int64_t>(that_stay(usable).size())) > 0;
@@ -85,9 +85,9 @@ void Group::regroup(const GroupReason& reason) {
   const auto leaving =
       std::count_if(members_.begin(), members_.end(), [](const auto& entry) { return entry.second.leaves; });
   if (count + leaving < static_cast<int64_t>(members_.size()) || owed() > 0) return;  // some may still come
-  end({75, "no valid world size",
-       fmt::format("{} workers are left, fewer than the smallest valid world size{}; {}", count, why_not(count),
-                   reason.text)},
+  end(job_without_world_size(fmt::format("{} workers are left, fewer than the smallest valid world size{}; {}", count,
+                                         why_not(count), reason.text),
+                             reason.worker),
       false);
 }
 
@@ -103,7 +103,8 @@ void Group::wait_for_rendezvous(const Error& error) {
   const bool first = !refused_by_rendezvous_since_;
   if (first) refused_by_rendezvous_since_ = time();
   const bool for_long = time() - *refused_by_rendezvous_since_ >= options_.hang_timeout_s;
-  if (error.status() != Status::kResourceExhausted || for_long) return end({3, "failed", error.message()}, true);
+  if (error.status() != Status::kResourceExhausted || for_long)
+    return end(job_failed(error.message(), Origin::kPlugin), true);
   if (first) actions_.event(fmt::format("{}; retrying", error.message()), true);
 }
 
@@ -125,12 +126,14 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   const int64_t next_step = restore ? snapshot_->step : best;
   if (next_step < committed_) {
     if (const auto recorded = actions_.record(RestartRecord{next_step}); !recorded) {
-      return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
+      return end(job_without_ledger(recorded.error()), true);
     }
     actions_.event(fmt::format("no worker holds step {}: going back to {} {}", committed_,
                                restore ? "the snapshot of step" : "step", next_step),
                    true);
     committed_ = next_step;
+    if (ended_ && ended_->step > next_step) ended_.reset();
+    std::erase_if(evaluations_, [next_step](const auto& entry) { return entry.first > next_step; });
     for (auto& [id, member] : members_) {
       if (member.holds > next_step || member.may_hold) fence(id, "holds steps that the job has discarded");
     }
@@ -145,7 +148,7 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   }
   const GenerationRecord record{*generation, world_size, next_step, reason.text, {}, reason.cause};
   if (const auto recorded = stay_ > 0 ? Result<>{} : actions_.record(record); !recorded) {
-    return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
+    return end(job_without_ledger(recorded.error()), true);
   }
   generation_ = *generation;
   if (stay_ == 0) ++generations_;

@@ -18,11 +18,18 @@ namespace {
 // Collectives of several workers that fail so often without a commit are a fault of the machine or the program.
 constexpr int64_t kBrokenLimit = 3;
 
+std::string describe_of(int64_t count, const ExitStatus& status) {
+  if (status.signalled) {
+    return fmt::format("{} killed by signal {} ({})", count > 1 ? "were" : "was", status.code,
+                       ::strsignal(status.code));
+  }
+  return fmt::format("exited with code {}{}{}", status.code, status.last_words.empty() ? "" : ": ", status.last_words);
+}
+
 }  // namespace
 
 std::string describe(const ExitStatus& status) {
-  if (status.signalled) return fmt::format("was killed by signal {} ({})", status.code, ::strsignal(status.code));
-  return fmt::format("exited with code {}{}{}", status.code, status.last_words.empty() ? "" : ": ", status.last_words);
+  return describe_of(1, status);
 }
 
 bool ended_by_fault(const ExitStatus& status) {
@@ -40,13 +47,18 @@ bool ended_alike(const ExitStatus& one, const ExitStatus& other) {
 }
 
 std::string all_ended_alike(int64_t count, const std::string& one, const ExitStatus& status) {
-  const std::string what = count > 1 ? fmt::format("all {} workers {}", count, describe(status)) : one;
-  return what + (count > 1 ? "; all ended alike at their start, and are not started again"
-                           : "; it ended so at its start, and is not started again");
+  const std::string what = count > 1 ? fmt::format("all {} workers {}", count, describe_of(count, status)) : one;
+  return what + (count > 1 ? "; all failed the same way at the start, so they are not restarted"
+                           : "; it failed at the start, so it is not restarted");
 }
 
-int code_of(const Error& error) {
-  return static_cast<int>(error.status() == Status::kResourceExhausted ? ExitCode::kUsage : ExitCode::kFailed);
+WorkerEnd worker_end(const ExitStatus& status) {
+  return status.signalled ? WorkerEnd{0, status.code} : WorkerEnd{status.code, 0};
+}
+
+JobEnd job_without_ledger(const Error& error, const std::string& what) {
+  return job_failed(what + error.message(),
+                    error.status() == Status::kResourceExhausted ? Origin::kInput : Origin::kRun);
 }
 
 Group::Group(GroupOptions options, GroupActions& actions, int64_t committed, std::optional<SnapshotRecord> snapshot)
@@ -236,7 +248,7 @@ void Group::on(WorkerId worker, Member& member, const Copying& message) {
     member.holds = -1;
     member.may_hold = true;
   }
-  const bool is_end = phase_ == Phase::kSaving && !pending_ && stop_code_ == 0;
+  const bool is_end = phase_ == Phase::kSaving && !pending_ && stop_signal_ == 0;
   if (sharded_ && message.in_place && is_end) {  // no generation after it begins at a snapshot: another worker does
     parts_.reset();
     if (!message.given_up) return;  // who lost or left it ends, or is ended
@@ -272,9 +284,8 @@ void Group::on(WorkerId worker, Member& member, const Formed& message) {
     if (shares_of_formed_.empty()) shares_of_formed_ = message.owners;
     if (message.owners != shares_of_formed_) {
       lose_shards();
-      return end(
-          {1, "failed", fmt::format("{} computed another map of owners than the ranks before it", label(worker))},
-          true);
+      return end(job_failed(fmt::format("{} computed another map of owners than the ranks before it", label(worker))),
+                 true);
     }
     bytes_of_formed_ += message.bytes_moved;
   }
@@ -315,19 +326,6 @@ void Group::on(WorkerId worker, Member& member, const Holds& message) {
   if (phase_ == Phase::kStarting) regroup(reason_);
 }
 
-void Group::on(WorkerId worker, Member& member, const Reducing& message) {
-  const bool present = phase_ == Phase::kRunning || phase_ == Phase::kForming;
-  if (message.generation != generation_ || !present || message.step != committed_) return;
-  member.stage = std::max(member.stage, Stage::kReducing);
-  const Assignment* const own = assignment();
-  if (own == nullptr || digest_of(*own) == message.assignment) return;
-  end({3, "failed",
-       fmt::format("step {}: the balancer gave {} another assignment than the agent; a balancer must give the same "
-                   "answer to the same request in every process",
-                   committed_, label(worker))},
-      true);
-}
-
 void Group::on(WorkerId, Member& member, const Vote& message) {
   const bool present = phase_ == Phase::kRunning || phase_ == Phase::kForming;
   if (message.generation != generation_ || !present || message.step != committed_) return;
@@ -339,6 +337,9 @@ void Group::on(WorkerId, Member& member, const Vote& message) {
 
 void Group::on(WorkerId worker, Member& member, const Broken& message) {
   if (message.generation != generation_ || (phase_ != Phase::kRunning && phase_ != Phase::kForming)) return;
+  if (message.cause == BreakCause::kRefused) {  // all workers are alike: no other one, and no other try, takes it
+    return end(job_failed(message.reason, Origin::kInput), true);
+  }
   if (phase_ == Phase::kRunning && have_parted(false)) {
     put_off_.emplace_back(worker, message);
     return;
@@ -363,7 +364,7 @@ void Group::on(WorkerId worker, Member& member, const Broken& message) {
   // What one meets costs that one. Where nobody holds the state, what they meet one after the other is no one's own.
   const bool others_well = others_hold(worker) || (can_form_without(worker) && !(too_often && !alone));
   const bool common = fenced_for_breaking_ >= kBrokenLimit;
-  const Verdict over{static_cast<int>(shortage ? ExitCode::kPlugin : ExitCode::kFailed), "failed", line};
+  const JobEnd over = job_failed(line, shortage ? Origin::kPlugin : Origin::kRun);
   if ((joins || (too_often && alone)) && others_well && !common) {
     if (others_hold(worker)) forget_breaks_of(worker);
     ++fenced_for_breaking_;
@@ -419,16 +420,15 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
   }
   if (!message.error.empty()) {
     actions_.event(fmt::format("no snapshot of step {} from {}: {}", message.step, label(worker), message.error), true);
-    if (!last && member.retires && message.step == committed_) return end(*member.retires, true);
+    if (sharded_ && phase_ == Phase::kStarting && message.step == committed_) give_up_parts();
+    if (!sharded_ && !last && member.retires && message.step == committed_) return end(*member.retires, true);
     if (phase_ != Phase::kSaving || (!last && !sharded_)) return;
     member.cannot_save = true;
     if (save()) return;  // another may be able to
     if (!pending_) {
-      pending_ =
-          Verdict{1, "failed",
-                  fmt::format("{} is committed, but writing the snapshot failed: {}",
-                              actions_.has_step(committed_) ? fmt::format("step {}", committed_ - 1) : "every step",
-                              message.error)};
+      pending_ = job_failed(fmt::format("{} is committed, but writing the snapshot failed: {}",
+                                        has_step(committed_) ? fmt::format("step {}", committed_ - 1) : "every step",
+                                        message.error));
     }
     return close();
   }
@@ -443,19 +443,19 @@ void Group::on(WorkerId worker, Member& member, const SnapshotWritten& message) 
     snapshot_->unconfirmed = false;
     if (!unconfirmed_.empty()) unconfirmed_.back().record.unconfirmed = false;
   }
-  if (!last && (known || old || record.step > committed_)) return let_retire(worker, member);
+  if (!last && (known || old || record.step > committed_)) return let_retire(worker);
   if (const auto recorded = known ? Result<>{} : actions_.record(record); !recorded) {
-    if (!last) return end({code_of(recorded.error()), "failed", recorded.error().message()}, true);
+    if (!last) return end(job_without_ledger(recorded.error()), true);
     if (pending_) actions_.event(recorded.error().message(), true);
-    if (!pending_) pending_ = Verdict{code_of(recorded.error()), "failed", recorded.error().message()};
+    if (!pending_) pending_ = job_without_ledger(recorded.error());
     if (message.file != actions_.snapshot_path(message.step) && save()) return;
     return close();
   }
   snapshot_ = record;
   unconfirmed_.push_back({record, worker});
   if (counts) confirm_snapshots();
-  if (!last) return let_retire(worker, member);
-  if (!pending_) pending_ = verdict_when_saved();
+  if (!last) return let_retire(worker);
+  if (!pending_) pending_ = end_when_saved();
   close();
 }
 

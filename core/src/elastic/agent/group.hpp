@@ -20,6 +20,7 @@
 #include "elastic/agent/group_options.hpp"
 #include "elastic/ledger.hpp"
 #include "elastic/message.hpp"
+#include "elastic/metric_table.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/batches.hpp"
 #include "pliant/job.hpp"
@@ -34,10 +35,10 @@ class Group {
   void started(WorkerId worker);
   void received(WorkerId worker, const FromWorker& message);
   void ended(WorkerId worker, const ExitStatus& status);
-  /// Commit what is under way, snapshot, end. `exit_code`: 130 or 143.
-  void request_stop(int exit_code);
+  /// Commit what is under way, snapshot, end. `signal`: for which.
+  void request_stop(int signal);
   /// Nothing more can be committed: gives up the step under way, snapshots where snapshot_path says by now, ends.
-  void fail(Verdict verdict);
+  void fail(JobEnd failure);
   /// Looks for workers that are late. Call at least every second: more time between two calls counts for nobody.
   void tick();
   /// Ends the job where ranks of a sharded one visit other modules than others. Call at least ten times a second, and
@@ -45,7 +46,7 @@ class Group {
   void compare_visits(bool at_once);
 
   /// Set when every worker is gone and the job is over.
-  [[nodiscard]] const std::optional<Verdict>& verdict() const { return over_; }
+  [[nodiscard]] const std::optional<JobEnd>& job_end() const { return over_; }
   [[nodiscard]] bool uses_api() const { return uses_api_; }
   [[nodiscard]] int64_t committed() const { return committed_; }
   [[nodiscard]] int64_t generations() const { return generations_; }
@@ -81,6 +82,10 @@ class Group {
   using Due = DueSnapshot;
   using Break = BrokenCollective;
   using Refusal = LastRefusal;
+  struct PendingEvaluation {
+    MetricTable metrics;
+    std::set<WorkerId> gave;
+  };
 
   void on(WorkerId worker, Member& member, const Ready& message);
   void on(WorkerId worker, Member& member, const DataWritten& message);
@@ -92,9 +97,11 @@ class Group {
   void on(WorkerId worker, Member& member, const Holds& message);
   void on(WorkerId worker, Member& member, const Reducing& message);
   void on(WorkerId worker, Member& member, const Vote& message);
+  void on(WorkerId worker, Member& member, const Evaluated& message);
   void on(WorkerId worker, Member& member, const Broken& message);
   void on(WorkerId worker, Member& member, const SnapshotWritten& message);
   void on(WorkerId worker, Member& member, const PartWritten& message);
+  void on(WorkerId worker, Member& member, const BusyWith& message);
   void on(WorkerId worker, Member& member, const Injected& message);
   void on(WorkerId worker, Member& member, const Finished& message);
   void on(WorkerId worker, Member& member, const Hello& message);
@@ -143,9 +150,11 @@ class Group {
   /// Parts of the state may be on their way to other owners, whether a rank has said so or not.
   [[nodiscard]] bool may_move() const;
   /// The job is to end once they have come there.
-  [[nodiscard]] bool waits_for_move() const { return may_move() && (stop_code_ != 0 || pending_); }
+  [[nodiscard]] bool waits_for_move() const { return may_move() && (stop_signal_ != 0 || pending_); }
   /// A part of the state is gone: nobody holds it, and the job goes back to its newest snapshot.
   void lose_shards();
+  /// Has them write `file`, those that are stopped as well.
+  void ask_for_parts(const std::string& file, const std::vector<WorkerId>& writers);
   /// `writers` write their parts of `file`.
   void begin_parts(const std::string& file, const std::vector<WorkerId>& writers);
   /// Neither all parts nor the whole are on disk.
@@ -181,6 +190,17 @@ class Group {
   void wait_for_rendezvous(const Error& error);
   void form(const std::vector<WorkerId>& usable, int64_t world_size, const GroupReason& reason);
   void try_commit();
+
+  // Whether plugins decide the same on all ranks. A file that was replaced may answer otherwise in later steps only.
+
+  /// Once a rank has decided the step in hand as the agent has, those that have not are replaced. Where none has, the
+  /// job ends.
+  void part_with_odd();
+  /// False where learning-rate rules answered the ranks differently, and that has been dealt with.
+  bool rates_agree();
+  /// Says so, once for each difference: other files may give the same answers.
+  void tell_of_other_plugins(WorkerId worker, const Ready& message);
+
   /// Ranks of a sharded job have parted: the job ends, at once or when that has lasted a moment, in which those that
   /// are behind show with whom they go.
   bool have_parted(bool at_once);
@@ -224,7 +244,20 @@ class Group {
   const Assignment* assignment();
   /// What the ranks' times of the step say of the costs.
   void learn_costs();
-  void finish_step(const CommitRecord& record);
+  /// `reason_to_end`: of the job after this step; empty: it goes on.
+  void finish_step(const CommitRecord& record, const std::string& reason_to_end);
+  /// The ranks' metrics as one; a name that ranks combine by different rules is left out, and named.
+  [[nodiscard]] std::map<std::string, double> metrics_of_votes();
+  /// The job has a step `step`, and no rank has asked for its end before.
+  [[nodiscard]] bool has_step(int64_t step) const;
+  /// Whether a rank asks in its vote for the end of the job, and has that recorded: the step is committed.
+  void end_if_asked(const std::string& reason);
+  /// Why ranks ask for the end of the job in their votes; empty: none does.
+  [[nodiscard]] std::string reason_to_end() const;
+  /// Records what ranks found out about states, once all of them have gone on from there.
+  void record_evaluations();
+  /// All workers are gone: the job is over.
+  void finish_job();
   /// Whether workers that wait may join now; says once why not.
   [[nodiscard]] bool may_grow();
   [[nodiscard]] std::vector<Injection> injections_for(int64_t rank) const;
@@ -242,11 +275,24 @@ class Group {
   /// it `costs` them, one that was let wait too often is killed.
   bool bar_joiners(const std::string& line, bool costs);
   void fence_hung(double waited);
-  /// Replaces a worker that cannot go on with the state that nobody else holds, after a snapshot of it. False where
-  /// that cannot be. `over`: the end of the job if no snapshot comes about.
-  bool retire(WorkerId worker, Member& member, const Verdict& over);
-  /// Ends `worker` if that is what it has written a snapshot for.
-  void let_retire(WorkerId worker, const Member& member);
+  /// Its program does what is no step, and has said so. A rank that waits in a commit, or to join, does not.
+  [[nodiscard]] static bool is_busy(const Member& member);
+  /// The same, within the time that it gave.
+  [[nodiscard]] bool is_excused(const Member& member) const;
+  /// Somebody who counts is excused: ranks where there are some, else any worker.
+  [[nodiscard]] bool waits_for_busy() const;
+  /// Of those who count: who is busy for longer than it said. One that has finished may take its time.
+  [[nodiscard]] std::vector<WorkerId> overdue() const;
+  [[nodiscard]] std::vector<WorkerId> those_who_count() const;
+  void show_busy();
+  /// Replaces a worker that cannot go on with a state, or a part of one, that nobody else holds: after a snapshot of
+  /// it, or of a sharded job in any case. False where that cannot be. `over`: the end of a job, whose state is whole,
+  /// if no snapshot comes about.
+  bool retire(WorkerId worker, Member& member, const JobEnd& over);
+  /// Ends those for which `writer` has written a snapshot.
+  void let_retire(WorkerId writer);
+  /// Of a sharded job: no snapshot comes about. What those hold that wait for one is lost, as if they had died.
+  void give_up_parts();
   void forget_breaks_of(WorkerId worker);
   void name_those_that_stay(double waited);
   [[nodiscard]] std::vector<WorkerId> stopped_members() const;
@@ -256,20 +302,21 @@ class Group {
   bool wake_last_holder(WorkerId worker, Member& member, const std::vector<WorkerId>& late);
 
   // The end of the job.
-  /// `code`: of the job, if no worker is left.
-  void lost(const Member& member, const std::string& how, int code);
+  /// `worker`: how it ended, unless it was killed by the agent. `refuses`: what it refused, if it did.
+  void lost(const Member& member, const std::string& how, std::optional<WorkerEnd> worker,
+            std::optional<Origin> refuses);
   /// A worker ended by itself before any was ready. Once all have, the job ends where they ended alike, or one of them
   /// `refuses` its config or a plugin; else they are replaced.
-  void ended_at_start(const ExitStatus& status, const std::string& how, bool refuses);
+  void ended_at_start(const ExitStatus& status, const std::string& how, std::optional<Origin> refuses);
   /// Says how those ended of which nothing was said, since all before had ended alike.
   void say_how_they_ended();
   void replace_those_that_ended();
   /// Where the others take long to end as those did, or to become ready.
   void give_those_up_that_ended();
   /// True where it refuses what a worker before it has refused, in another incarnation or generation, and the job has
-  /// come no further in between: no worker can do it. What it refuses is what it said in fields (Refused), or its exit
-  /// code alone where it said nothing.
-  bool refuses_again(WorkerId worker, const Member& member, const ExitStatus& status);
+  /// come no further in between: no worker can do it. What it refuses is what it said in fields (Refused), or `origin`,
+  /// by its exit code, alone where it said nothing.
+  bool refuses_again(WorkerId worker, const Member& member, Origin origin);
   /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
   /// other before they are ready (`too_early`), for what they meet may pass.
   void replace(bool too_early);
@@ -282,11 +329,11 @@ class Group {
   /// The same by all owners of a sharded state.
   [[nodiscard]] bool save_shards(const std::string& file);
   void stop_now();
-  [[nodiscard]] Verdict verdict_when_saved() const;
+  [[nodiscard]] JobEnd end_when_saved() const;
   /// Ends the job, after a snapshot where there is something to save and somebody to write it. `kill`: the workers are
   /// killed then, not told to stop. Where parts of a state may be on their way, it goes on when the generation stands
   /// or breaks.
-  void end(Verdict verdict, bool kill);
+  void end(JobEnd how, bool kill);
   void save_and_close();
   void close();
 
@@ -325,7 +372,7 @@ class Group {
   std::optional<double> cut_off_at_;                  ///< when a rank of this generation first lost its peers
   std::optional<double> stalled_since_;               ///< since when ranks lose one another without a commit
   std::optional<double> refused_by_rendezvous_since_;
-  std::optional<Verdict> refused_;   ///< by a worker before any was ready: ends the job if all refuse
+  std::optional<JobEnd> refused_;    ///< by a worker before any was ready: ends the job if all refuse
   int64_t unreplaced_ = 0;           ///< workers that refused, or ended by themselves before any was ready
   std::vector<std::string> unsaid_;  ///< how these ended, while all of them ended alike
   std::optional<ExitStatus> alike_;  ///< how the first of them did
@@ -342,27 +389,35 @@ class Group {
   bool is_planned_ = false;    ///< the data set is there, and so is the agent's plan
   CostFit fit_;
   CostRates rates_;
-  std::optional<Assignment> assignment_;  ///< of the step in hand, once it was needed
+  std::optional<Assignment> assignment_;              ///< of the step in hand, once it was needed
+  std::map<int64_t, PendingEvaluation> evaluations_;  ///< by step: not all ranks have gone on from there
+  std::vector<WorkerId> committers_;                  ///< ranks of the last commit
+  std::set<WorkerId> lost_since_;                     ///< workers that ended since, and had not finished
+  std::optional<Evaluation> found_;                   ///< the newest of them, until ranks are told
+  std::optional<EndRecord> ended_;                    ///< as a rank has asked
+  std::set<std::string> told_disputed_;               ///< metrics that ranks combine by different rules
   std::optional<SnapshotRecord> snapshot_;
   std::optional<SnapshotRecord> confirmed_;  ///< the newest one whose state was compared
   std::vector<Unconfirmed> unconfirmed_;     ///< recorded since
   int64_t fenced_for_breaking_ = 0;          ///< workers whose collectives failed, since the last commit
   int64_t lost_while_saving_ = 0;            ///< workers that died after the last commit and were not replaced
   bool save_soon_ = false;                   ///< the next commit is snapshotted: its holder nearly was lost
+  bool shows_busy_ = false;                  ///< the agent was told of somebody who is busy
   std::optional<double> nobody_since_;       ///< since when no worker lives, and some are owed
   bool told_of_wait_ = false;
-  std::set<int64_t> told_shared_;   ///< devices
+  std::set<int64_t> told_shared_;  ///< devices
+  std::set<std::string> told_plugins_;
   std::optional<double> grown_at_;  ///< the last resize that nothing forced
   std::optional<Due> due_;
   WorkerId saver_ = -1;  ///< writes the final snapshot; -1 while the ranks' last states are compared
-  int stop_code_ = 0;    ///< 0: no stop was asked for
+  int stop_signal_ = 0;  ///< 0: no stop was asked for
   bool uses_api_ = false;
   double progress_at_ = 0;  ///< last sign of progress
   double unwatched_ = 0;    ///< seconds in which no events came, ticks among them
   double looked_at_ = 0;
   bool kill_at_end_ = false;
-  std::optional<Verdict> pending_;  ///< the verdict once all workers are gone
-  std::optional<Verdict> over_;
+  std::optional<JobEnd> pending_;  ///< of the job, once all workers are gone
+  std::optional<JobEnd> over_;
 };
 
 }  // namespace pliant::elastic

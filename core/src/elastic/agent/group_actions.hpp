@@ -11,6 +11,7 @@
 #include "elastic/message.hpp"
 #include "pliant/balancer.hpp"
 #include "pliant/batches.hpp"
+#include "pliant/job.hpp"
 
 namespace pliant::elastic {
 
@@ -22,6 +23,7 @@ struct ExitStatus {
   int code = 0;              ///< exit code, or the signal
   std::string last_words{};  ///< of one that failed, from its log; may be empty
 };
+[[nodiscard]] WorkerEnd worker_end(const ExitStatus& status);
 /// "was killed by signal 9 (Killed)", "exited with code 1: no such file".
 std::string describe(const ExitStatus& status);
 /// By a fault of its own: an exit code other than 0, or a signal that a fault raises, as SIGSEGV and SIGABRT.
@@ -31,9 +33,9 @@ bool ended_alike(const ExitStatus& one, const ExitStatus& other);
 /// Why a job ends all of whose `count` workers ended as `status` at their start; `one` is how the first did.
 std::string all_ended_alike(int64_t count, const std::string& one, const ExitStatus& status);
 
-/// Exit code of a job that cannot write its ledger: 2 when there is no room for it, which the operator can mend,
-/// else 1.
-int code_of(const Error& error);
+/// The end of a job that cannot write its ledger: kInput when there is no room for it, which the operator can mend.
+/// `what` is said before the error's own words.
+[[nodiscard]] JobEnd job_without_ledger(const Error& error, const std::string& what = {});
 
 /// What the plan says of a job's steps.
 struct StepFacts {
@@ -41,6 +43,7 @@ struct StepFacts {
   int64_t batch_index = 0;
   BatchSize size;
   uint64_t digest = 0;
+  uint64_t rows = 0;  ///< digest_of the batch
 };
 
 /// What the group asks of the agent.
@@ -71,6 +74,8 @@ class GroupActions {
   virtual Result<> record(const SnapshotRecord& record) = 0;
   virtual Result<> record(const RestartRecord& record) = 0;
   virtual Result<> record(const NotFiniteRecord& record) = 0;
+  virtual Result<> record(const Evaluation& record) = 0;
+  virtual Result<> record(const EndRecord& record) = 0;
   /// Where a worker writes the snapshot of `step`: relative to the run directory or absolute. Empty: nowhere.
   [[nodiscard]] virtual std::string snapshot_path(int64_t step) const = 0;
   /// Removes the file of a snapshot that was recorded: what it holds is wrong, or nobody knows.
@@ -91,6 +96,8 @@ class GroupActions {
     static_cast<void>(all_done);
     return std::nullopt;
   }
+  /// Workers whose programs do what is no step; empty: none does any more.
+  virtual void busy(const std::vector<BusyWorker>& workers) { static_cast<void>(workers); }
   virtual void event(const std::string& line, bool warning) = 0;
   /// Work was lost just now.
   virtual void interrupted() = 0;

@@ -11,6 +11,12 @@
 
 namespace pliant::elastic {
 
+/// What a rank's plugin decided otherwise than the agent's.
+struct OddDecision {
+  const char* plugin = "";  ///< "sampler"
+  const char* what = "";    ///< "other rows"
+};
+
 struct GroupMember {
   /// How far a rank has come in its generation. Whoever is furthest behind holds the others up.
   enum class Stage {
@@ -42,6 +48,7 @@ struct GroupMember {
   WorkerId origin = -1;
   std::optional<uint64_t> last_state;  ///< digest of its state after the last step
   Stage stage = Stage::kIdle;
+  std::optional<OddDecision> odd;  ///< of the step in hand, from Stage::kReducing on
   std::optional<Vote> vote;
   double since = 0;                    ///< when it was started
   double answered_at = 0;              ///< when it last showed that it answers while idle
@@ -53,9 +60,16 @@ struct GroupMember {
   double barred_until = 0;             ///< no rank before, if it goes without it
   std::optional<std::string> cut_off;  ///< lost its peers in this generation, in its words
   bool cannot_save = false;
-  std::optional<Verdict> retires;  ///< is replaced once it has saved its state; the end of the job if it cannot
-  bool leaves = false;             ///< was announced to leave: gets no rank, and is told to stop when it is not needed
-  bool stays = false;              ///< was named for not ending
+  std::optional<JobEnd> retires;  ///< is replaced once its state is saved; else the end of a job whose state is whole
+  bool leaves = false;            ///< was announced to leave: gets no rank, and is told to stop when it is not needed
+  bool stays = false;             ///< was named for not ending
+  struct Busy {
+    std::string what;
+    double at_most_s = 0;
+    double since = 0;
+  };
+  std::optional<Busy> busy;        ///< with what is no step, as it has said
+  double busy_until = 0;           ///< when it last said that it is no more
   std::optional<Refused> refused;  ///< what it has said of an error that may end it, since its last vote
   std::string fenced;              ///< why it was killed
 };

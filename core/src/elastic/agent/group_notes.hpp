@@ -17,6 +17,7 @@ namespace pliant::elastic {
 struct GroupReason {
   GroupCause cause = GroupCause::kStart;
   std::string text = "start";
+  std::optional<WorkerEnd> worker{};  ///< of a loss: how the worker ended, unless it was killed by the agent
 };
 
 /// A snapshot that was recorded since states were last compared.
@@ -49,9 +50,10 @@ struct BrokenCollective {
   bool shortage;
 };
 
-/// The last exit with code 2 or 3 of a worker that was ready, until the job has come further than it was then.
+/// The last exit of a worker that was ready and refused its config or a plugin, until the job has come further than it
+/// was then.
 struct LastRefusal {
-  int code = 0;
+  Origin origin = Origin::kRun;
   std::optional<Refused> what;
   WorkerId newest = -1;  ///< worker at that time
   int64_t generation = 0;

@@ -1,13 +1,15 @@
-// GroupOptions and Verdict: what a group of workers goes by, and how a job ends.
+// GroupOptions: what a group of workers goes by; and how a job ends.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pliant/balancer.hpp"
+#include "pliant/error.hpp"
 #include "pliant/job.hpp"
 
 namespace pliant::elastic {
@@ -33,11 +35,27 @@ struct GroupOptions {
   std::vector<InjectedKill> injections;
 };
 
-/// The end of a job.
-struct Verdict {
-  int exit_code = 0;
-  std::string outcome;
-  std::string reason;
-};
+// The ends of jobs. `worker`: how the one ended for which the job does.
+
+inline JobEnd job_failed(std::string reason, Origin origin = Origin::kRun, std::optional<WorkerEnd> worker = {}) {
+  return {JobOutcome::kFailed, std::move(reason), origin, 0, worker};
+}
+inline JobEnd job_failed(const Error& error) {
+  return job_failed(error.message(), error.origin());
+}
+inline JobEnd job_ended_early(std::string reason) {
+  return {JobOutcome::kEndedEarly, std::move(reason)};
+}
+inline JobEnd job_stopped(int signal, std::string reason) {
+  return {JobOutcome::kStopped, std::move(reason), Origin::kRun, signal};
+}
+inline JobEnd job_without_world_size(std::string reason, std::optional<WorkerEnd> worker) {
+  return {JobOutcome::kNoWorldSize, std::move(reason), Origin::kWorldSize, 0, worker};
+}
+
+/// Finished, or ended early.
+inline bool is_done(const JobEnd& end) {
+  return end.outcome == JobOutcome::kFinished || end.outcome == JobOutcome::kEndedEarly;
+}
 
 }  // namespace pliant::elastic

@@ -17,7 +17,7 @@ namespace {
                           "scatter|snapshot|finish], the same with stop:, kill:agent,step=S[,at=vote|commit] or "
                           "leave:rank=R,step=S",
                           text, why),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 int64_t count(std::string_view text, std::string_view key, std::string_view digits) {

@@ -15,6 +15,8 @@
 #include "elastic/agent/resume_choice.hpp"
 #include "elastic/agent/worker_process.hpp"
 #include "elastic/audit.hpp"
+#include "elastic/best_snapshot.hpp"
+#include "elastic/epoch_log.hpp"
 #include "elastic/job_trace.hpp"
 #include "elastic/snapshot.hpp"
 #include "elastic/snapshot_draft.hpp"
@@ -69,7 +71,7 @@ Pinned pin_plan(const Config& config, const std::optional<PinnedBatch>& before) 
         fmt::format(
             "the plan has no micro-batch for {} workers and global batch {}; see `pliant plan {} --world-size {}`",
             workers, pinned.plan.global_batch, config.file().string(), workers),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
   return pinned;
 }
@@ -90,7 +92,7 @@ void check_injections(const Config& config, const std::vector<InjectedKill>& inj
   if (injections.empty()) return;
   if (config.run().attach == "never") {
     throw Error(Status::kInvalidArgument, "--inject needs a program that uses the embedding API; attach is \"never\"",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   for (const InjectedKill& kill : injections) {
     const bool is_of_shards = kill.at == "gather" || kill.at == "scatter" || kill.at == "finish";
@@ -98,13 +100,13 @@ void check_injections(const Config& config, const std::vector<InjectedKill>& inj
       throw Error(
           Status::kInvalidArgument,
           fmt::format("--inject: at={} exists in sharded jobs only, and the config has no [coordinator]", kill.at),
-          ExitCode::kUsage);
+          Origin::kInput);
     }
     if (kill.rank < config.run().workers) continue;
     throw Error(Status::kInvalidArgument,
                 fmt::format("--inject: no rank {}; {} workers have ranks 0 to {}", kill.rank, config.run().workers,
                             config.run().workers - 1),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
 }
 
@@ -113,7 +115,7 @@ void check_trace(const Config& config, const JobOptions& options) {
   if (config.run().attach == "never") {
     throw Error(Status::kInvalidArgument,
                 "--trace needs a program that uses the embedding API, which reports its calls; attach is \"never\"",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   or_throw(elastic::check_trace_file(*options.trace));
 }
@@ -158,7 +160,7 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options, Job
   if (order.command.empty()) order.command = config.run().command;
   if (order.command.empty()) {
     throw Error(Status::kInvalidArgument, "nothing to run: give [run] command in the config, or a program after `--`",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   const std::string folder = options.command.empty() ? config.run().working_dir : std::string();  // or as it was typed
   order.command.front() = or_throw(elastic::find_program(order.command.front(), folder));
@@ -190,7 +192,7 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options, Job
             "plans {} in granules of {}{}",
             order.directory.path().string(), before->global_batch, before->granule, config.run().workers,
             order.facts.global_batch, order.facts.granule, fewer_workers_for(config, *kept)),
-        ExitCode::kUsage);
+        Origin::kInput);
     throw config.has("elasticity") ? with_changes(config, refusal, config.run().workers, kept) : refusal;
   }
   order.facts = *before;
@@ -210,7 +212,7 @@ void open_ledger(elastic::AgentOrder& order) {
                 fmt::format("cannot resume {}: its ledger {} is {}, although it has snapshots: without the ledger it "
                             "is unknown which samples they have used. Restore it from a copy, or start a new run",
                             order.directory.path().string(), file.filename().string(), blank ? "empty" : "missing"),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   if (blank) fs::remove(file);
 }
@@ -234,10 +236,11 @@ void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
     const auto whole = elastic::read_snapshot(
         file, [](std::istream&, const elastic::SnapshotHeader&) {}, owner);
     if (whole && whole->step == at->step) {
+      LearningRate(order.config, {1, 1, 1, 1, 0}).load(whole->lr_state);  // another rule's ends the job here
       order.snapshot = *at;
       return;
     }
-    if (!whole && whole.error().exit_code() == ExitCode::kUsage) throw whole.error();  // somebody else's
+    if (!whole && whole.error().origin() == Origin::kInput) throw whole.error();  // somebody else's
     has_damaged = true;
     observer.on_event(
         fmt::format("{}; going back to the previous one",
@@ -250,7 +253,7 @@ void find_snapshot(elastic::AgentOrder& order, JobObserver& observer) {
               fmt::format("cannot resume {}: all its snapshots are damaged. Restore one from a copy, or remove them "
                           "all to start from the beginning",
                           order.directory.path().string()),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 double mean_loss(const std::vector<elastic::CommitRecord>& commits, size_t from, size_t count) {
@@ -271,15 +274,18 @@ double longest_sequence(const Dataset& dataset) {
 void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batches& batches, const fs::path& directory) {
   const auto& commits = lineage.commits;
   summary.steps = static_cast<int64_t>(commits.size());
-  summary.total_steps = summary.exit_code == 0 ? elastic::steps_of_job(batches) : batches.expected_steps();
+  const bool is_finished = summary.end.outcome == JobOutcome::kFinished;
+  summary.total_steps = is_finished ? elastic::steps_of_job(batches) : batches.expected_steps();
   int64_t rows = 0;
   int64_t sequences = 0;
   for (const elastic::CommitRecord& commit : commits) {
     summary.tokens += commit.size.tokens;
     if (commit.skipped) ++summary.steps_skipped;
+    for (const auto& [name, value] : commit.metrics) summary.metrics[name] = value;
     sequences += commit.size.sequences;
     rows += commit.size.rows - commit.size.padding_rows;
   }
+  summary.evaluations = lineage.evaluations;
   const size_t window = std::min(commits.size(), kLossWindow);
   summary.loss_first = mean_loss(commits, 0, window);
   summary.loss_last = mean_loss(commits, commits.size() - window, window);
@@ -292,7 +298,7 @@ void sum_up_lineage(JobSummary& summary, const elastic::Lineage& lineage, Batche
         tokens / (static_cast<double>(sequences) * longest_sequence(batches.dataset()));
   }
   const elastic::Audit counted = or_throw(elastic::audit(
-      lineage, batches, summary.exit_code == 0 ? summary.total_steps : std::min(summary.steps, summary.total_steps)));
+      lineage, batches, is_finished ? summary.total_steps : std::min(summary.steps, summary.total_steps)));
   summary.samples_expected = counted.expected;
   summary.samples_used_once = counted.used_once;
   summary.samples_repeated = counted.repeated;
@@ -316,7 +322,45 @@ bool leave_trace(const RunDirectory& directory, const std::string& run, const fs
   return is_there;
 }
 
+// Neither finished nor stopped on demand.
+bool is_broken_off(const JobEnd& end) {
+  return end.outcome == JobOutcome::kFailed || end.outcome == JobOutcome::kNoWorldSize;
+}
+
+// A resumed job that fails before its first step has used nothing of its config: whoever goes on with the run as it is
+// gets the one that its steps were made with.
+void put_config_back(const Config& config, const std::string& before, const JobEnd& end, elastic::Agent& agent,
+                     JobObserver& observer) {
+  const bool is_planned = agent.batches() != nullptr;  // else it was refused
+  const bool has_failed = is_broken_off(end) && agent.pace().steps() == 0;
+  const bool uses_api = agent.ledger().has_value() || agent.uses_api();
+  std::error_code absent;
+  const RunDirectory& directory = agent.directory();
+  if (before.empty() || !uses_api || (is_planned && !has_failed) || !fs::exists(directory.config(), absent)) return;
+  // The ledger may name a plan's config.
+  const Result<> put = is_planned ? directory.change_config(config.resolved_toml(), before)
+                                  : elastic::write_file(directory.config(), before);
+  if (put) return;
+  observer.on_event(fmt::format("the run keeps the config of the job that failed: {}", put.error().message()), true);
+}
+
 }  // namespace
+
+std::string_view name_of(JobOutcome outcome) {
+  switch (outcome) {
+    case JobOutcome::kFinished:
+      return "finished";
+    case JobOutcome::kEndedEarly:
+      return "ended early";
+    case JobOutcome::kStopped:
+      return "stopped";
+    case JobOutcome::kNoWorldSize:
+      return "no valid world size";
+    case JobOutcome::kFailed:
+      break;
+  }
+  return "failed";
+}
 
 ConfigNeeds job_needs(const Config& config) {
   ConfigNeeds needs{"balancer", "rendezvous", "sampler"};
@@ -340,6 +384,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
     order.directory.remove_visits();
     open_ledger(order);
     if (order.ledger) find_snapshot(order, observer);
+    // One that stays costs a plan, and no more.
+    static_cast<void>(elastic::drop_epochs_after(order.directory.path(), order.snapshot ? order.snapshot->step : 0));
     if (const auto before = data::read_whole(order.directory.config())) order.config_before = (*before)->bytes();
     or_throw(order.directory.change_config(order.config_before, config.resolved_toml()));
   }
@@ -353,9 +399,8 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   const elastic::RunDirectory directory = order.directory;
   const std::string config_before = order.config_before;
   elastic::Agent agent(std::move(order), observer, std::move(warden));
-  const elastic::Verdict verdict = agent.run();
-  if (!config_before.empty() && agent.uses_api() && agent.batches() == nullptr)  // refused: all stays as it was
-    or_throw(elastic::write_file(directory.config(), config_before));
+  summary.end = agent.run();
+  put_config_back(config, config_before, summary.end, agent, observer);
   if (options.trace && leave_trace(directory, summary.run_id, *options.trace, observer)) summary.trace = *options.trace;
   for (const InjectedKill& kill : agent.pending_kills()) {
     const std::string who = kill.agent ? "the agent" : fmt::format("rank {}", kill.rank);
@@ -365,9 +410,6 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
                       true);
   }
   summary.directory = agent.directory().path();
-  summary.exit_code = verdict.exit_code;
-  summary.outcome = verdict.outcome;
-  summary.reason = verdict.reason;
   summary.uses_api = agent.uses_api();
   summary.generations = agent.generations();
   summary.restarts = agent.restarts();
@@ -382,20 +424,26 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.gathered_bytes = agent.traced_passes().gathered_bytes;
   summary.bytes_moved = agent.bytes_moved();
   summary.steps_this_run = agent.pace().steps();
+  if (agent.ledger()) {
+    summary.best = elastic::best_snapshot(agent.ledger()->lineage(), config.run(), [&](const auto& one) {
+      std::error_code error;
+      return fs::exists(summary.directory / one.file, error);
+    });
+  }
   if (agent.ledger() && agent.batches() != nullptr) {
     const elastic::Lineage& lineage = agent.ledger()->lineage();
     sum_up_lineage(summary, lineage, *agent.batches(), summary.directory);
     summary.seconds_lost = agent.pace().seconds_lost();
     summary.seconds_to_recover_worst = agent.pace().worst_recovery();
     summary.tokens_per_second = agent.pace().tokens_per_second();
-    if (summary.exit_code == 0 && (summary.samples_missing > 0 || summary.samples_repeated > 0)) {
-      summary.exit_code = 1;
-      summary.outcome = "failed";
-      summary.reason = "the ledger does not hold every sample exactly once";
+    const bool is_short = summary.samples_missing > 0 || summary.samples_repeated > 0;
+    if (summary.end.outcome == JobOutcome::kFinished && is_short) {
+      summary.end = elastic::job_failed("the ledger does not hold every sample exactly once");
     }
   }
   std::error_code absent;
-  const bool goes_on = summary.outcome == "stopped" || (summary.exit_code != 0 && summary.steps > 0);
+  const bool goes_on = summary.end.outcome == JobOutcome::kStopped || summary.end.outcome == JobOutcome::kEndedEarly ||
+                       (is_broken_off(summary.end) && summary.steps > 0);
   if (goes_on && fs::exists(agent.directory().config(), absent))
     summary.resume = elastic::resume_command(agent.directory(), options.command);
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

@@ -3,10 +3,18 @@
 
 #include <utility>
 
+#include "elastic/assignment_record.hpp"
+
 namespace pliant::elastic {
 
 JobPlan::JobPlan(const Config& config, const Plan& plan, Dataset dataset)
-    : batches_(config, plan, std::move(dataset)),
+    : JobPlan(config, plan, Batches(config, plan, std::move(dataset))) {}
+
+JobPlan::JobPlan(const Config& config, const Plan& plan, Dataset dataset, std::string_view position)
+    : JobPlan(config, plan, Batches(config, plan, std::move(dataset), position)) {}
+
+JobPlan::JobPlan(const Config& config, const Plan& plan, Batches batches)
+    : batches_(std::move(batches)),
       balancer_(config),
       granule_(plan.granule),
       deterministic_(config.run().deterministic),
@@ -15,6 +23,7 @@ JobPlan::JobPlan(const Config& config, const Plan& plan, Dataset dataset)
 const Batch& JobPlan::batch_at(int64_t step) {
   if (at_ != step) {
     batch_ = batches_.at_step(step);
+    rows_ = digest_of(batch_);
     at_ = step;
   }
   return batch_;
@@ -23,7 +32,7 @@ const Batch& JobPlan::batch_at(int64_t step) {
 Result<StepFacts> JobPlan::facts_of(int64_t step) {
   try {
     const Batch& batch = batch_at(step);
-    return StepFacts{batch.epoch, batch.index, batch.size, batch.digest};
+    return StepFacts{batch.epoch, batch.index, batch.size, batch.digest, rows_};
   } catch (const Error& error) {
     return tl::unexpected<Error>(error);
   }

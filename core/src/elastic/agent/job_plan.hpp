@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "base/result.hpp"
 #include "elastic/agent/group.hpp"
@@ -15,6 +16,8 @@ class JobPlan {
  public:
   /// `config` was opened with the needs "sampler" and "balancer".
   JobPlan(const Config& config, const Plan& plan, Dataset dataset);
+  /// The same, opened where `position` is, with no plan of the epochs before. Throws what Batches throws there.
+  JobPlan(const Config& config, const Plan& plan, Dataset dataset, std::string_view position);
 
   [[nodiscard]] Batches& batches() { return batches_; }
   Result<StepFacts> facts_of(int64_t step);
@@ -22,6 +25,7 @@ class JobPlan {
   Result<Assignment> assignment_of(int64_t step, Sharing how, CostRates rates);
 
  private:
+  JobPlan(const Config& config, const Plan& plan, Batches batches);
   const Batch& batch_at(int64_t step);
 
   Batches batches_;
@@ -31,6 +35,7 @@ class JobPlan {
   bool sharded_;     ///< granules are dealt in turn
   int64_t at_ = -1;  ///< step of batch_
   Batch batch_;
+  uint64_t rows_ = 0;  ///< its digest
 };
 
 }  // namespace pliant::elastic

@@ -20,6 +20,11 @@ constexpr double kProbeSeconds = 1;
 constexpr double kDeathNoticeSeconds = 1;
 constexpr int64_t kMostStrikes = 3;
 
+std::string why_overdue(const GroupMember::Busy& busy, double now) {
+  return fmt::format("was busy for {:.1f} s with {}, for which it had announced {:.1f} s at most, and was killed",
+                     now - busy.since, busy.what, busy.at_most_s);
+}
+
 }  // namespace
 
 void Group::look() {
@@ -36,9 +41,10 @@ void Group::tick() {
   else if (!nobody_since_)
     nobody_since_ = time();
   if (nobody_since_ && time() - *nobody_since_ >= options_.start_timeout_s && !over_) {
-    over_ = Verdict{1, "failed", fmt::format("cannot start a worker for {} s", options_.start_timeout_s)};
+    over_ = job_failed(fmt::format("cannot start a worker for {} s", options_.start_timeout_s));
     return;
   }
+  show_busy();
   start_those_due();
   give_those_up_that_ended();
   fence_those_not_started();
@@ -52,7 +58,7 @@ void Group::tick() {
   if (waits_for_move()) give_up_move();
   if (stands() && cut_off_at_ && time() - *cut_off_at_ >= kDeathNoticeSeconds) resolve_cut_off();
   const double waited = time() - progress_at_;
-  if (waited >= options_.hang_timeout_s) fence_hung(waited);
+  if (waited >= options_.hang_timeout_s && !waits_for_busy()) fence_hung(waited);
 }
 
 void Group::fence(WorkerId worker, const std::string& why) {
@@ -64,7 +70,12 @@ void Group::fence(WorkerId worker, const std::string& why) {
 
 void Group::fence_those_not_started() {
   for (auto& [id, member] : members_) {
-    if (member.ready || time() - member.since < options_.start_timeout_s) continue;
+    if (member.ready || is_excused(member)) continue;
+    if (time() - std::max(member.since, member.busy_until) < options_.start_timeout_s) continue;
+    if (member.busy) {
+      fence(id, why_overdue(*member.busy, time()));
+      continue;
+    }
     fence(id, fmt::format("was not ready {} s after its start and was killed ([run] start_timeout_s)",
                           options_.start_timeout_s));
   }
@@ -115,7 +126,7 @@ void Group::leave_out_stopped() {
       actions_.wake(id);
       continue;
     }
-    if (stop_code_ == 0 && !pending_ && !can_form_without(id)) continue;
+    if (stop_signal_ == 0 && !pending_ && !can_form_without(id)) continue;
     const std::string line = fmt::format("{} is stopped", label(id));
     actions_.interrupted();
     abort_generation();
@@ -146,7 +157,7 @@ void Group::resolve_cut_off() {
   actions_.interrupted();
   if (time() - *stalled_since_ >= options_.hang_timeout_s) {
     abort_generation();
-    return end({1, "failed", line}, true);
+    return end(job_failed(line), true);
   }
   // All processes live, so the link does not. If the group stood before somebody joined, that one is let go first.
   bar_joiners(line, true);
@@ -167,29 +178,48 @@ bool Group::bar_joiners(const std::string& line, bool costs) {
   return barred;
 }
 
-bool Group::retire(WorkerId worker, Member& member, const Verdict& over) {
-  const bool goes_on = stop_code_ == 0 && !pending_;
+bool Group::retire(WorkerId worker, Member& member, const JobEnd& over) {
+  const bool goes_on = stop_signal_ == 0 && !pending_;
   const bool is_replaced = options_.on_loss == "replace" && restarts_ < options_.max_restarts && goes_on;
   if (!is_replaced) return false;
-  // Where the state is cut over the ranks one alone can save nothing: as with a death, the job goes back, or
-  // begins anew where no step is lost by that.
-  if (sharded_ ? snapshot_.has_value() || committed_ == 0 : is_restorable()) {
+  const std::string file = actions_.snapshot_path(committed_);
+  const std::vector<WorkerId> all = sharded_ ? writers() : std::vector<WorkerId>();
+  const bool holds = sharded_ ? !all.empty() : member.surely_holds() == committed_;
+  const bool can_save = committed_ > 0 && holds && !file.empty();
+  // A snapshot has all of it, or of a sharded job nothing more can be saved: it goes on as after a death.
+  if (is_restorable() || (sharded_ && !can_save)) {
     fence(worker, fmt::format("cannot take part: {}", over.reason));
     return true;
   }
-  if (sharded_) return false;
-  const std::string file = actions_.snapshot_path(committed_);
-  if (committed_ == 0 || member.surely_holds() != committed_ || file.empty()) return false;
+  if (!can_save) return false;
   member.retires = over;
-  actions_.event(fmt::format("{} writes a snapshot of step {} and is then replaced", label(worker), committed_), false);
-  actions_.send(worker, Save{committed_, file});
+  if (sharded_) {
+    actions_.event(fmt::format("the ranks write a snapshot of step {}, then {} is replaced", committed_, label(worker)),
+                   false);
+    ask_for_parts(file, all);
+  } else {
+    actions_.event(fmt::format("{} writes a snapshot of step {} and is then replaced", label(worker), committed_),
+                   false);
+    actions_.send(worker, Save{committed_, file});
+  }
   return true;
 }
 
-void Group::let_retire(WorkerId worker, const Member& member) {
-  if (!member.retires || phase_ != Phase::kStarting || !is_restorable()) return;
-  fence(worker, "has saved its state and is replaced");
-  regroup(reason_);
+void Group::let_retire(WorkerId writer) {
+  if (phase_ != Phase::kStarting || !is_restorable()) return;
+  bool any = false;
+  for (const auto& [id, member] : members_) {
+    if (!member.retires || !member.fenced.empty() || (!sharded_ && id != writer)) continue;
+    any = true;
+    fence(id, sharded_ ? "is replaced now that the state is saved" : "has saved its state and is replaced");
+  }
+  if (any) regroup(reason_);
+}
+
+void Group::give_up_parts() {
+  for (const auto& [id, member] : members_) {
+    if (member.retires) fence(id, fmt::format("cannot take part: {}", member.retires->reason));
+  }
 }
 
 std::vector<WorkerId> Group::stopped_members() const {
@@ -224,7 +254,10 @@ std::vector<WorkerId> Group::furthest_behind() const {
 std::vector<WorkerId> Group::who_holds_up() const {
   if (phase_ == Phase::kForming || phase_ == Phase::kRunning) return furthest_behind();
   std::vector<WorkerId> late;
-  if (phase_ == Phase::kSaving && parts_ && !parts_->assembling) {
+  const auto retires = [](const auto& entry) { return entry.second.retires.has_value(); };
+  const bool saves_to_replace = phase_ == Phase::kStarting && std::any_of(members_.begin(), members_.end(), retires);
+  if (parts_ && (phase_ == Phase::kSaving || saves_to_replace)) {
+    if (parts_->assembling) return {parts_->writers.front()};
     std::copy_if(parts_->writers.begin(), parts_->writers.end(), std::back_inserter(late),
                  [this](WorkerId id) { return !parts_->beside.contains(id); });
     return late;
@@ -279,9 +312,65 @@ void Group::name_those_that_stay(double waited) {
   }
 }
 
+void Group::on(WorkerId, Member& member, const BusyWith& message) {
+  if (member.busy) {
+    member.busy_until = time();
+    const bool has_ranks = phase_ == Phase::kForming || phase_ == Phase::kRunning;
+    if (member.rank >= 0 || !has_ranks) progress_at_ = time();
+  }
+  member.busy.reset();
+  if (!message.what.empty()) member.busy = Member::Busy{message.what, message.at_most_s, time()};
+  show_busy();
+}
+
+bool Group::is_busy(const Member& member) {
+  const bool is_with_program =
+      member.stage == Stage::kIdle || member.stage == Stage::kTold || member.stage == Stage::kFormed;
+  return member.busy && is_with_program;
+}
+
+bool Group::is_excused(const Member& member) const {
+  return is_busy(member) && time() - member.busy->since < member.busy->at_most_s;
+}
+
+std::vector<WorkerId> Group::those_who_count() const {
+  if (phase_ == Phase::kForming || phase_ == Phase::kRunning) return ranks_;
+  std::vector<WorkerId> all;
+  for (const auto& [id, member] : members_) all.push_back(id);
+  return all;
+}
+
+bool Group::waits_for_busy() const {
+  const std::vector<WorkerId> counted = those_who_count();
+  return std::any_of(counted.begin(), counted.end(), [this](WorkerId id) {
+    const auto found = members_.find(id);
+    return found != members_.end() && found->second.fenced.empty() && is_excused(found->second);
+  });
+}
+
+std::vector<WorkerId> Group::overdue() const {
+  std::vector<WorkerId> late = those_who_count();
+  std::erase_if(late, [this](WorkerId id) {
+    const auto found = members_.find(id);
+    return found == members_.end() || found->second.finished || !is_busy(found->second);
+  });
+  return late;
+}
+
+void Group::show_busy() {
+  std::vector<BusyWorker> shown;
+  for (const auto& [id, member] : members_) {
+    if (!is_busy(member)) continue;
+    shown.push_back({id, member.rank, member.busy->what, time() - member.busy->since, member.busy->at_most_s});
+  }
+  const bool told_before = std::exchange(shows_busy_, !shown.empty());
+  if (told_before || shows_busy_) actions_.busy(shown);
+}
+
 void Group::fence_hung(double waited) {
   progress_at_ = time();
-  const std::vector<WorkerId> late = who_holds_up();
+  std::vector<WorkerId> late = overdue();  // who is busy for too long holds up all others, whatever they wait in
+  if (late.empty()) late = who_holds_up();
   if (phase_ == Phase::kEnding && late.empty()) return name_those_that_stay(waited);
   bool dealt_with = false;
   for (const WorkerId id : late) {
@@ -289,6 +378,10 @@ void Group::fence_hung(double waited) {
     if (found == members_.end()) continue;
     dealt_with = true;
     if (wake_last_holder(id, found->second, late)) return;  // who is late then, has run all the time
+    if (is_busy(found->second)) {
+      fence(id, why_overdue(*found->second.busy, time()));
+      continue;
+    }
     fence(id, fmt::format("made no progress for {:.1f} s and was killed ([run] hang_timeout_s)", waited));
   }
   if (dealt_with || (phase_ != Phase::kForming && phase_ != Phase::kRunning)) return;
@@ -298,7 +391,7 @@ void Group::fence_hung(double waited) {
     stalled_since_ = time();
   } else if (time() - *stalled_since_ >= options_.hang_timeout_s) {
     abort_generation();
-    return end({1, "failed", line}, true);
+    return end(job_failed(line), true);
   }
   abort_generation();
   regroup({GroupCause::kFault, line});

@@ -10,6 +10,7 @@
 namespace pliant::elastic {
 
 void Group::lose_shards() {
+  give_up_parts();
   owners_.clear();
   needed_.clear();
   parts_.reset();
@@ -79,6 +80,15 @@ void Group::dismiss_leavers() {
     member.told_to_stop = true;
     actions_.send(id, Stop{});
   }
+}
+
+void Group::ask_for_parts(const std::string& file, const std::vector<WorkerId>& writers) {
+  progress_at_ = time();
+  for (const WorkerId id : writers) {
+    if (actions_.is_stopped(id)) actions_.wake(id);
+  }
+  begin_parts(file, writers);
+  for (const WorkerId id : writers) actions_.send(id, Save{committed_, file});
 }
 
 void Group::begin_parts(const std::string& file, const std::vector<WorkerId>& writers) {

@@ -13,6 +13,7 @@
 #include "base/durable_file.hpp"
 #include "config/app_places.hpp"
 #include "data/lengths_file.hpp"
+#include "elastic/epoch_log.hpp"
 #include "elastic/state_digest.hpp"
 
 namespace pliant::elastic {
@@ -24,7 +25,7 @@ namespace {
 /// What cannot be copied is left out: a run goes on without it.
 void copy_lines(int from, const fs::path& file) {
   if (from < 0) return;
-  const Result<FileDescriptor> to = open_file(file, O_WRONLY | O_CREAT | O_EXCL, "copy the digests");
+  const Result<FileDescriptor> to = open_file(file, O_WRONLY | O_CREAT | O_EXCL, "copy the lines");
   if (!to) return;
   std::string piece(size_t{64} << 10, '\0');
   for (uint64_t at = 0;; at += piece.size()) {
@@ -50,7 +51,7 @@ Result<RunDirectory> rescue_directory(const RunDirectory& directory) {
 }
 
 Result<Ledger> rescue_run(const RunDirectory& fresh, const AgentOrder& order, const Dataset& dataset,
-                          const Ledger& ledger, int digests) {
+                          const Ledger& ledger, const HeldLists& lists) {
   if (auto filled = fresh.fill(order.facts, order.config.resolved_toml()); !filled) return failed(std::move(filled));
   if (auto copied = data::write_dataset_once(fresh.dataset(), dataset); !copied) return failed(std::move(copied));
   if (auto placed = write_file(fresh.app_places(), config::app_places(order.config)); !placed)
@@ -66,7 +67,8 @@ Result<Ledger> rescue_run(const RunDirectory& fresh, const AgentOrder& order, co
     fs::create_hard_link(order.directory.config_before(generation.config), fresh.config_before(generation.config),
                          error);
   }
-  copy_lines(digests, fresh.path() / kDigestsFile);
+  copy_lines(lists.digests.get(), fresh.path() / kDigestsFile);
+  copy_lines(lists.epochs.get(), fresh.path() / kEpochsFile);
   return ledger.copy_to(fresh.ledger());
 }
 

@@ -14,7 +14,7 @@ namespace pliant::elastic {
 bool has_snapshots(const RunDirectory& directory);
 
 /// The newest run of `name` that has committed a step or written a snapshot, or at which an agent is at work; where no
-/// run has, the newest. `passed_over` gets those that are newer, the newest first. kNotFound (exit 2) when there is
+/// run has, the newest. `passed_over` gets those that are newer, the newest first. kNotFound (kInput) when there is
 /// none.
 Result<RunDirectory> newest_to_resume(const std::filesystem::path& log_dir, const std::string& name,
                                       std::vector<RunDirectory>& passed_over);

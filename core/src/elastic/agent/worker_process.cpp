@@ -111,7 +111,7 @@ Result<FileDescriptor> open_log(const fs::path& file) {
 tl::unexpected<Error> cannot_start(const LaunchOrder& order, const char* what, int reason) {
   return failed(Status::kFailedPrecondition,
                 fmt::format("cannot start the worker {}: {}: {}", order.command.front(), what, std::strerror(reason)),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ Result<std::string> find_program(const std::string& name, const fs::path& folder
     return failed(Status::kNotFound,
                   fmt::format("[run] command: {} is not an executable program: {}", name,
                               fs::exists(file, error) ? file.string() + " is none" : "there is no " + file.string()),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path();
   if (!error && runs(beside / name)) return (beside / name).string();
@@ -141,7 +141,7 @@ Result<std::string> find_program(const std::string& name, const fs::path& folder
   return failed(Status::kNotFound,
                 fmt::format("[run] command: '{}' is neither beside this program ({}) nor in PATH{}", name,
                             beside.string(), runs(here) ? fmt::format("; write ./{} for {}", name, here.string()) : ""),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 Result<WorkerProcess> WorkerProcess::start(const LaunchOrder& order) {

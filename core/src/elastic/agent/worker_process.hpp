@@ -22,7 +22,7 @@ struct LaunchOrder {
 };
 
 /// Finds the program `name`: with a slash from `folder` on, which is the working directory where it is empty; else
-/// beside the running binary, then in PATH. The path is absolute. kNotFound (exit 2).
+/// beside the running binary, then in PATH. The path is absolute. kNotFound (kInput).
 Result<std::string> find_program(const std::string& name, const std::filesystem::path& folder);
 
 /// A running worker. It leads a process group of its own, dies with the agent, and its group is killed when it ends.
