@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/values/diagnostics.hpp"
@@ -25,8 +26,11 @@ struct Source {
 
 class Draft {
  public:
-  Draft(const Json& root, Diagnostics& diagnostics) : root_(root), diagnostics_(diagnostics) {}
+  /// `target`: what commands of the comments call the TOML.
+  Draft(const Json& root, Diagnostics& diagnostics, std::string target)
+      : root_(root), diagnostics_(diagnostics), target_(std::move(target)) {}
 
+  [[nodiscard]] const std::string& target() const { return target_; }
   [[nodiscard]] Source root() const { return {&root_, ""}; }
 
   /// Starts the TOML table `path`; later lines stand in it.
@@ -64,6 +68,7 @@ class Draft {
 
   const Json& root_;
   Diagnostics& diagnostics_;
+  std::string target_;
   KeyPath table_;
   ImportedConfig made_;
   std::map<std::string, std::string, std::less<>> reasons_;
@@ -71,6 +76,8 @@ class Draft {
   int suggestions_ = 0;
 };
 
+/// The source has an enabled block of elasticity.
+bool is_elastic(const Source& root);
 /// Fills [elasticity]. False when the source has no enabled block.
 bool import_elasticity(Draft& draft);
 /// Fills [sampler], [lr] and [run] seed. False when dynamic batching is not enabled.

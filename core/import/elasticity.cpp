@@ -191,15 +191,16 @@ class Block {
   void write() {
     const Source version = block_.at("version");
     draft_.comment("");
-    draft_.comment(fmt::format("DeepSpeed's elasticity rule {}, with the same plans.{}", v01() ? "0.1" : "0.2",
-                               v01() ? "" : " It plans for existing devices: `pliant plan FILE --world-size N`."));
+    draft_.comment(fmt::format(
+        "DeepSpeed's elasticity rule {}, with the same plans.{}", v01() ? "0.1" : "0.2",
+        v01() ? "" : fmt::format(" It plans for existing devices: `pliant plan {} --world-size N`.", draft_.target())));
     draft_.comment(fmt::format(
         "strict = true, added to the options below, fixes the faults of the rule: `pliant plugin info elasticity/{}`.",
         rule_));
     draft_.comment(fmt::format(
         "use = \"exact\" makes every world size valid: call the table of options [elasticity.exact]{}. `pliant "
-        "plan FILE --compare {},exact` shows what it brings.",
-        block_.at("prefer_larger_batch") ? ", and take prefer_larger_batch out of it" : "", rule_));
+        "plan {} --compare {},exact` shows the difference.",
+        block_.at("prefer_larger_batch") ? ", and take prefer_larger_batch out of it" : "", draft_.target(), rule_));
     draft_.table({"elasticity"});
     draft_.carried(block_.at("enabled"), "elasticity");
     if (version) {
@@ -246,6 +247,12 @@ class Block {
 };
 
 }  // namespace
+
+bool is_elastic(const Source& root) {
+  const Source block = root.at("elasticity");
+  const Source enabled = block && block.value->is(Type::kObject) ? block.at("enabled") : Source{};
+  return enabled && is_true(*enabled.value);
+}
 
 bool import_elasticity(Draft& draft) {
   const Source block = draft.root().at("elasticity");

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "base/result.hpp"
@@ -30,6 +31,16 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+/// `name` as a shell and a comment take it; FILE where it has other characters than most names have.
+std::string word_for(std::string_view name) {
+  const bool is_plain = is_utf8(name) && std::all_of(name.begin(), name.end(), [](char c) {
+                          const auto byte = static_cast<unsigned char>(c);
+                          return byte >= 0x80 || std::isalnum(byte) != 0 ||
+                                 std::string_view("._-/+,@%").find(c) != std::string_view::npos;
+                        });
+  return name.empty() || !is_plain ? "FILE" : std::string(name);
+}
+
 std::vector<std::string> advice(const Source& root) {
   if (root.at("max_train_batch_size") || root.at("micro_batch_sizes")) {
     return {"this looks like the contents of an elasticity block; wrap it: {\"elasticity\": {\"enabled\": true, ...}}"};
@@ -45,15 +56,18 @@ std::vector<std::string> advice(const Source& root) {
   return notes;
 }
 
-Result<ImportedConfig> imported(const Json& root, std::string_view name, Diagnostics& diagnostics) {
-  Draft draft(root, diagnostics);
+Result<ImportedConfig> imported(const Json& root, std::string_view name, std::string_view target,
+                                Diagnostics& diagnostics) {
+  Draft draft(root, diagnostics, word_for(target));
   if (!root.is(Json::Type::kObject)) {
     draft.error(draft.root(), "a DeepSpeed config is a JSON object: {\"elasticity\": {...}}");
     return tl::unexpected<Error>(diagnostics.to_error());
   }
   draft.comment(is_utf8(name) ? fmt::format("Written by `pliant config import` from {}.", config::toml_quoted(name))
                               : "Written by `pliant config import`.");
-  draft.comment("Next: `pliant config check FILE`, then `pliant plan FILE --world-size N`.");
+  const std::string plan =
+      deepspeed::is_elastic(draft.root()) ? fmt::format(", then `pliant plan {} --world-size N`", draft.target()) : "";
+  draft.comment(fmt::format("Next: `pliant config check {}`{}.", draft.target(), plan));
   draft.comment("");
   draft.add("config_version", config::Value::of(int64_t{1}), {});
   const bool elastic = deepspeed::import_elasticity(draft);
@@ -70,7 +84,9 @@ Result<ImportedConfig> imported(const Json& root, std::string_view name, Diagnos
 
 std::vector<NotCarriedBlock> by_block(const std::vector<ImportedConfig::NotCarried>& keys) {
   std::vector<NotCarriedBlock> blocks;
-  for (const auto& [key, reason] : keys) {
+  for (const auto& entry : keys) {
+    const std::string& key = entry.key;
+    const std::string& reason = entry.reason;
     // A quoted key may have any character in it.
     const size_t end = key.starts_with('"') ? key.size() : std::min(key.find('.'), key.size());
     const std::string block = key.substr(0, end);
@@ -93,11 +109,11 @@ std::string line_of(const NotCarriedBlock& block) {
   return text;
 }
 
-ImportedConfig import_deepspeed(std::string_view json, std::string_view name) {
+ImportedConfig import_deepspeed(std::string_view json, std::string_view name, std::string_view target) {
   Diagnostics diagnostics{std::string(name), json};
   const std::optional<Json> root = deepspeed::parse_json(json, diagnostics);
   if (!root) throw diagnostics.to_error();
-  return or_throw(imported(*root, name, diagnostics));
+  return or_throw(imported(*root, name, target, diagnostics));
 }
 
 }  // namespace pliant

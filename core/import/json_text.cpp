@@ -43,7 +43,7 @@ class Reader {
 
  private:
   [[nodiscard]] char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  [[nodiscard]] Origin here() const { return {Layer::kFile, line_, column_, 1, ""}; }
+  [[nodiscard]] ValueOrigin here() const { return {Layer::kFile, line_, column_, 1, ""}; }
 
   void advance(size_t bytes) {
     for (size_t i = 0; i < bytes && at_ < text_.size(); ++i, ++at_) {
@@ -67,12 +67,13 @@ class Reader {
   }
 
   /// What stands here instead of `wanted`, with the reason for the usual mistakes.
-  std::nullopt_t unexpected(const std::string& wanted) {
+  std::nullopt_t unexpected(const std::string& wanted, const char* note = nullptr) {
     if (at_ == text_.size()) return object(fmt::format("the file ends where {} must follow", wanted));
     const char c = peek();
     const size_t size = character_size(text_, at_);
     if (size == 0) return object(fmt::format("byte 0x{:02x} is not UTF-8 text", static_cast<unsigned char>(c)));
     std::vector<std::string> notes;
+    if (note != nullptr) notes.emplace_back(note);
     if (c == '#' || c == '/') notes.emplace_back("JSON has no comments; remove them, or convert Hjson to JSON first");
     if (c == '\'') notes.emplace_back("strings need double quotes");
     if (c == '}' || c == ']') notes.emplace_back("no comma is allowed before a closing bracket");
@@ -102,7 +103,7 @@ class Reader {
         break;
       default:
         good = word(made) || number(made);
-        if (!good) unexpected("a value");
+        if (!good) unexpected("a value", depth == 0 ? "a DeepSpeed config is JSON: {\"elasticity\": {...}}" : nullptr);
     }
     if (!good) return std::nullopt;
     made.origin.length = made.origin.line == line_ ? static_cast<uint32_t>(at_ - from) : 1;

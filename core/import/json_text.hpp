@@ -21,7 +21,7 @@ struct Json {
   std::string text;                 ///< a string's characters; a number as it was written
   std::vector<Json> items;          ///< array
   std::vector<JsonMember> members;  ///< object; each key once, at its first place, with its last value
-  Origin origin;
+  ValueOrigin origin;
 
   [[nodiscard]] bool is(Type wanted) const { return type == wanted; }
   /// nullptr when this is no object or has no such key.

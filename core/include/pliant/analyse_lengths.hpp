@@ -34,9 +34,9 @@ struct AnalysedLengths {
 /// beside it `file`.origin.json says what was measured. Until then `file`.part holds what is done, in checked chunks: a
 /// run that was killed or stopped by an error goes on there.
 /// Throws, and keeps all finished chunks:
-///   what length_of threw, with the sequence: status and exit code of a pliant::Error, else kAborted
-///   kInvalidArgument (exit 2)     a length that is none, with its sequence; a member above that is out of range
-///   kFailedPrecondition (exit 2)  files of another identity or count, or that no analysis wrote; a place that cannot
+///   what length_of threw, with the sequence: status and origin of a pliant::Error, else kAborted
+///   kInvalidArgument (kInput)     a length that is none, with its sequence; a member above that is out of range
+///   kFailedPrecondition (kInput)  files of another identity or count, or that no analysis wrote; a place that cannot
 ///   be
 ///                                 written; another process is at it: wait for it, then call again
 ///   kDataLoss                     a damaged file, by name; a damaged chunk of .part is only measured again

@@ -62,12 +62,16 @@ class ArenaBuffer {
   ArenaBuffer& operator=(ArenaBuffer&& other) noexcept;
   /// `last`: the stream whose work used it last; all other work on it lies before that by events.
   void give_back(Stream& last);
+  /// All work that uses it is enqueued, on `last` or before that by events: when it is given back, its next owner waits
+  /// for what `last` has been given by now, and for nothing later.
+  void end_use(Stream& last);
   [[nodiscard]] void* pointer() const { return pointer_; }
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
  private:
   ArenaBuffer(Arena& arena, Stream& stream, uint64_t bytes, uint64_t begin);
   void give_back_on(Stream::State& last);
+  [[nodiscard]] uint64_t offset() const;
 
   std::shared_ptr<Arena::State> arena_;
   Stream::State* stream_ = nullptr;

@@ -28,7 +28,8 @@ struct CostRates {
   bool operator==(const CostRates&) const = default;
 };
 
-/// What each row costs, in integers, so that every machine comes to the same ones. When their sum would not fit 62
+/// What each row costs, in integers, so that every machine comes to the same ones: by `rates`, or where `dataset` has
+/// costs, the sum of those of its sequences, of a piece by its share of the tokens. When their sum would not fit 62
 /// bits all are divided by the same power of two. O(sequences). Throws kInvalidArgument for a negative rate or length,
 /// for offsets that are not ascending, for rates that are both 0, and for a batch whose rows, ids and pieces do not add
 /// up or that is not of `dataset`.
@@ -88,9 +89,9 @@ class Balancer {
   explicit Balancer(const Config& config);
 
   /// Shares rows of `row_costs` out. A function of its arguments and the config only, on every machine. Throws
-  /// kInvalidArgument for a negative cost or a world size below 1; exit 3, naming the plugin, when it breaks its
+  /// kInvalidArgument for a negative cost or a world size below 1; kPlugin, naming the plugin, when it breaks its
   /// contract: a block without rank, or a rank that there is not. Where granules are dealt in turn: kInvalidArgument,
-  /// exit 2, for a balancer that gives a rank two granules of one round.
+  /// kInput, for a balancer that gives a rank two granules of one round.
   [[nodiscard]] Assignment assign(std::span<const int64_t> row_costs, const Sharing& how) const;
   /// waiting() of what assign() gives.
   [[nodiscard]] Waiting predict(std::span<const int64_t> row_costs, const Sharing& how) const;

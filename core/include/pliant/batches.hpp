@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "pliant/config.hpp"
+#include "pliant/given_rows.hpp"
 #include "pliant/lengths.hpp"
 #include "pliant/plan.hpp"
 
 namespace pliant {
 
-/// The lengths of all sequences.
+/// The lengths of all sequences; rows and costs, where somebody made them beforehand.
 struct Dataset {
   Lengths lengths;          ///< tokens of sequence i, >= 1
   Lengths loss_tokens;      ///< tokens of sequence i that have a loss; empty = lengths
@@ -24,12 +25,24 @@ struct Dataset {
   /// Digest of what the sequences hold, where the program has one: a worker that has another one than the most is
   /// ended, and a job is not resumed with another. 0 = none: other text of the same lengths is taken for the same.
   uint64_t content = 0;
+  GivenRows rows = {};  ///< for a sampler that takes rows, such as `rows`; empty: what its options name
+  Integers costs = {};  ///< what sequence i costs, >= 0, for row_costs in place of rates; empty = rates
+  /// What row i of `rows` costs, in place of `costs`: complete_dataset makes costs of sequences of them.
+  Integers row_costs = {};
+  std::string costs_source = {};  ///< what messages call costs and row_costs
 };
 
 /// The data set that [data] names: lengths, and loss_tokens where there are some; `content` is 0, and set by whoever
 /// reads the text. Throws what read_lengths throws, with
-/// the position of the option, and kInvalidArgument (exit 2) where [data] names none.
+/// the position of the option, and kInvalidArgument (kInput) where [data] names none.
 Dataset load_dataset(const Config& config);
+
+/// `dataset`, and what `config`, opened with the need "sampler", names beside it: the rows of its sampler and the costs
+/// of [balancer], unless `dataset` has its own. Batches does it by itself, and Batches::dataset() has them. Throws
+/// (kInput) what reading files throws, with the position of the option; kInvalidArgument for rows that are none, with
+/// the array and the place in it, for costs that are not one for each sequence or row, and for rows that the sampler
+/// does not take.
+Dataset complete_dataset(const Config& config, Dataset dataset);
 
 /// Size of a batch in every unit.
 struct BatchSize {
@@ -124,15 +137,15 @@ struct JobLength {
 /// (pliant.row_stream) hold no rows of data sets of 2^28 sequences or more.
 class Batches {
  public:
-  /// `config` was opened with the need "sampler". Throws kInvalidArgument (exit 2) for an empty data set or a length <
-  /// 1, and what the sampler refuses (exit 2), and exit 3 when the sampler breaks its contract: a row without sequences
-  /// that does not fill up the last batch, an id out of range or given twice, pieces that do not make up their
-  /// sequence, rows that do not add up.
+  /// `config` was opened with the need "sampler". Throws kInvalidArgument (kInput) for an empty data set or a length <
+  /// 1, and what the sampler refuses (kInput), and kPlugin when the sampler breaks its contract: a row without
+  /// sequences that does not fill up the last batch, an id out of range or given twice, pieces that do not make up
+  /// their sequence, rows that do not add up.
   Batches(const Config& config, const Plan& plan, Dataset dataset);
   /// Opens where `saved` was saved: as the other one and load() do, but in place of epoch 0, and of those up to the
   /// one that it is in, that one alone is planned, by the first call that needs it. Throws what load throws; here an
   /// option of the sampler that differs is refused also where the rows are the same. A sampler that gives other rows
-  /// than when it was saved is refused by that first call (kFailedPrecondition, exit 2).
+  /// than when it was saved is refused by that first call (kFailedPrecondition, kInput).
   Batches(const Config& config, const Plan& plan, Dataset dataset, std::string_view saved);
   ~Batches();
   Batches(Batches&&) noexcept;
@@ -167,15 +180,19 @@ class Batches {
   std::optional<Batch> next();
   /// The step whose batch next gives, from 0.
   [[nodiscard]] int64_t next_step() const;
+  /// Has next give that of `step`. Plans nothing. Throws kOutOfRange below 0.
+  void seek(int64_t step);
   /// Where next is, in a few hundred bytes. The batches that follow are the same at every world size, so it may be
   /// loaded at any other.
   [[nodiscard]] std::string save() const;
-  /// Goes on where save was called: O(sequences), that epoch is planned again, none of those before it. Throws (exit 2)
+  /// Goes on where save was called: O(sequences), that epoch is planned again, none of those before it. Throws (kInput)
   /// and changes nothing: kDataLoss for other bytes than save's; kUnimplemented for those of a later version;
-  /// kFailedPrecondition where data set, sampler, options, seed or global batch are not the same, saying which.
+  /// kFailedPrecondition where data set, sampler, options, seed or global batch are not the same, saying which. A
+  /// sampler that gives other rows is refused by the call that plans that epoch, as above.
   void load(std::string_view saved);
-  /// Digest of everything that decides the batches: lengths, seed, plan (global batch and granule), sampler, options.
-  /// Options count through the sampler's saved state and through the rows that they give epoch 0.
+  /// Digest of everything that decides the batches: lengths, given rows and costs, seed, plan (global batch and
+  /// granule), sampler, options. Options count through the sampler's saved state and through the rows that they give
+  /// epoch 0.
   [[nodiscard]] uint64_t fingerprint() const;
 
  private:

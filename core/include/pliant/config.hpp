@@ -27,14 +27,16 @@ struct RunOptions {
                                       ///< "skip": commit the step without its update; "ignore": do not look
   int64_t digest_every = 1;           ///< steps between two comparisons of the ranks' states; 0 = never
   int64_t max_restarts = 3;           ///< workers (or groups, for a foreign program) started again in one job
-  std::string attach = "auto";   ///< "required": the program must use the embedding API; "never": it does not; "auto":
-                                 ///< told by what it does
-  double start_timeout_s = 120;  ///< a worker that has not attached by then is killed
-  double hang_timeout_s = 300;   ///< without progress for so long, the ranks that hold the others up are killed
-  double stop_grace_s = 15;      ///< from SIGTERM to SIGKILL when a foreign program is ended
-  int64_t snapshot_every = 0;    ///< steps between snapshots; 0 = only at Ctrl-C and at the end
-  int64_t keep_snapshots = 2;    ///< older ones are removed
-  std::string working_dir;       ///< of the workers; relative to the config file; empty: that of `pliant run`
+  std::string attach = "auto";    ///< "required": the program must use the embedding API; "never": it does not; "auto":
+                                  ///< told by what it does
+  double start_timeout_s = 120;   ///< a worker that has not attached by then is killed
+  double hang_timeout_s = 300;    ///< without progress for so long, the ranks that hold the others up are killed
+  double stop_grace_s = 15;       ///< from SIGTERM to SIGKILL when a foreign program is ended
+  int64_t snapshot_every = 0;     ///< steps between snapshots; 0 = only at Ctrl-C and at the end
+  int64_t keep_snapshots = 2;     ///< older ones are removed
+  std::string keep_best;          ///< but for the one with the best value of this metric; empty: none
+  std::string best_is = "least";  ///< or "most"
+  std::string working_dir;        ///< of the workers; relative to the config file; empty: that of `pliant run`
   std::string log_dir =
       "pliant-runs";  ///< where runs leave ledger, logs and snapshots; relative to the working directory
   std::string name;   ///< of the job; default: the config's file name, or its folder's when that is "pliant.toml"
@@ -69,6 +71,8 @@ struct BalancerOptions {
   int64_t cost_per_token = 1;   ///< a row costs cost_per_token * sum(l) + cost_per_square * sum(l^2)
   int64_t cost_per_square = 0;  ///< over the lengths l of its sequences; only the ratio of the two matters
   bool fit = false;             ///< take both from measured times, once there are enough
+  std::string costs;            ///< a .npy file with the cost of each sequence, in place of the two; absolute once read
+  std::string row_costs;        ///< the same with the cost of each row that is given to the sampler
 };
 
 /// [accelerator], the part that is not the plugins' own.
@@ -110,8 +114,8 @@ struct Inside;
 /// Immutable, cheap to copy, safe to share between threads.
 class Config {
  public:
-  /// Reads and checks `file`. Throws Error (kInvalidArgument, exit 2) with every finding, sorted by position, or for
-  /// a need that is the section of no kind of plugins; kNotFound (exit 2) for a missing file; exit 3 when a named
+  /// Reads and checks `file`. Throws Error (kInvalidArgument, kInput) with every finding, sorted by position, or for
+  /// a need that is the section of no kind of plugins; kNotFound (kInput) for a missing file; kPlugin when a named
   /// plugin is missing or refused.
   static Config open(const std::filesystem::path& file, const ConfigNeeds& needs = {},
                      const ConfigOverrides& overrides = {});
@@ -139,9 +143,9 @@ class Config {
   [[nodiscard]] std::optional<double> app_float(std::string_view key) const;
   [[nodiscard]] std::optional<bool> app_bool(std::string_view key) const;
   [[nodiscard]] std::optional<std::string> app_string(std::string_view key) const;
-  /// For programs: throws (kInvalidArgument, exit 2) with the position of every key of [app] that is not in `known`.
+  /// For programs: throws (kInvalidArgument, kInput) with the position of every key of [app] that is not in `known`.
   void check_app_keys(const std::vector<std::string>& known) const;
-  /// For programs: throws (kInvalidArgument, exit 2) "app.key problem" with the position of [app] `key`.
+  /// For programs: throws (kInvalidArgument, kInput) "app.key problem" with the position of [app] `key`.
   [[noreturn]] void refuse_app(std::string_view key, std::string_view problem) const;
 
   /// The effective config as one TOML document that opens anywhere to the same config: paths absolute, overrides folded

@@ -1,5 +1,5 @@
-// Error: what every call of the embedding API throws, with a status, a text for people, the process exit code it
-// asks for, and what it is about.
+// Error: what every call of the embedding API throws, with a status, a text for people, where it comes from, and what
+// it is about.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,21 @@ enum class Status : int32_t {
   kDeadlineExceeded = 12,
 };
 
-/// Process exit codes of the CLI, and of a worker that lets an Error escape.
-enum class ExitCode : int { kOk = 0, kFailed = 1, kUsage = 2, kPlugin = 3, kNoWorldSize = 75 };
+/// Where an error comes from, and so who can mend it. Where a call says kNotFound (kInput), it throws that status with
+/// this origin. exit_code_of() (pliant/exit_code.hpp) makes a process exit code of it.
+enum class Origin {
+  kRun,        ///< something failed while it ran; also what is none of the others
+  kInput,      ///< what the user gave: flags, config, files
+  kPlugin,     ///< a plugin is missing, broken or answers wrongly
+  kWorldSize,  ///< no valid world size is left; one that was asked for and is not valid is kInput
+};
 
 class Error : public std::exception {
  public:
-  Error(Status status, std::string message, ExitCode exit_code = ExitCode::kFailed)
-      : status_(status), exit_code_(exit_code), message_(std::move(message)) {}
+  Error(Status status, std::string message, Origin origin = Origin::kRun)
+      : status_(status), origin_(origin), message_(std::move(message)) {}
   [[nodiscard]] Status status() const noexcept { return status_; }
-  [[nodiscard]] ExitCode exit_code() const noexcept { return exit_code_; }
+  [[nodiscard]] Origin origin() const noexcept { return origin_; }
   /// One or more lines, no final newline. Config errors carry one `file:line:col: error: ...` block per finding.
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
   [[nodiscard]] const char* what() const noexcept override { return message_.c_str(); }
@@ -56,8 +62,8 @@ class Error : public std::exception {
     device_ = device;
     return *this;
   }
-  /// The same error told in other words, with lines behind its own, or asking for another exit code: what it is about
-  /// stays. Other words have no place in front.
+  /// The same error in other words, with lines behind its own, or of another origin: what it is about stays. Other
+  /// words have no place in front.
   [[nodiscard]] Error with_message(std::string message) const {
     Error made = *this;
     made.message_ = std::move(message);
@@ -69,9 +75,9 @@ class Error : public std::exception {
     made.message_ += lines;
     return made;
   }
-  [[nodiscard]] Error with_exit_code(ExitCode exit_code) const {
+  [[nodiscard]] Error with_origin(Origin origin) const {
     Error made = *this;
-    made.exit_code_ = exit_code;
+    made.origin_ = origin;
     return made;
   }
   /// The message begins with its place and "error: ": who shows it puts no name of a program before it.
@@ -83,7 +89,7 @@ class Error : public std::exception {
 
  private:
   Status status_;
-  ExitCode exit_code_;
+  Origin origin_;
   std::string message_;
   std::string options_;
   int32_t rank_ = -1;

@@ -35,8 +35,10 @@ std::vector<NotCarriedBlock> by_block(const std::vector<ImportedConfig::NotCarri
 std::string line_of(const NotCarriedBlock& block);
 
 /// Translates a DeepSpeed config, JSON as Python reads it. The [elasticity] section plans as DeepSpeed does. Pure:
-/// touches no file and no environment. `name` is how messages call the source. Throws Error (exit 2), with a position,
-/// for text that is no JSON, for a block that DeepSpeed refuses, and when nothing in the source can be carried.
-ImportedConfig import_deepspeed(std::string_view json, std::string_view name = "ds_config.json");
+/// touches no file and no environment. `name` is how messages call the source, `target` what the TOML's comments call
+/// the file that it will be written to. Throws Error (kInput), with a position, for text that is no JSON, for a block
+/// that DeepSpeed refuses, and when nothing in the source can be carried.
+ImportedConfig import_deepspeed(std::string_view json, std::string_view name = "ds_config.json",
+                                std::string_view target = "FILE");
 
 }  // namespace pliant

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "pliant/config.hpp"
+#include "pliant/error.hpp"
+#include "pliant/metric.hpp"
 #include "pliant/sharded.hpp"
 
 namespace pliant {
@@ -29,7 +31,7 @@ struct InjectedKill {
   std::string at = "forward";
 };
 
-/// Throws kInvalidArgument (exit 2) with the grammar.
+/// Throws kInvalidArgument (kInput) with the grammar.
 InjectedKill parse_injection(std::string_view text);
 
 namespace detail {
@@ -39,12 +41,12 @@ struct Inside;
 /// Ends a job from outside of it. Copies are one handle; a handle is for one job.
 class JobStop {
  public:
-  /// Throws kResourceExhausted (exit 1) when there is no descriptor for it.
+  /// Throws kResourceExhausted (kRun) when there is no descriptor for it.
   JobStop();
   /// The first call ends the job after the step at hand, with a snapshot; workers of a foreign program get SIGTERM, and
   /// SIGKILL when they are still there after [run] stop_grace_s. The second call kills the workers at once. The job's
-  /// outcome is "stopped" then, its exit code 143. A call before the job begins counts as soon as it has. Thread-safe,
-  /// and async-signal-safe.
+  /// outcome is kStopped then, as by SIGTERM. A call before the job begins counts as soon as it has. Thread-safe, and
+  /// async-signal-safe.
   void request() const noexcept;
 
  private:
@@ -59,8 +61,8 @@ struct JobOptions {
   bool show_logs = false;  ///< what the workers print becomes events: "rank 2| ..."
   bool resume = false;
   std::optional<std::filesystem::path> resume_dir;  ///< the run to resume; unset: the latest of this name
-  /// SIGINT, SIGTERM and SIGHUP (unless it is ignored) end the job as JobStop does, with exit code 128 + n; two within
-  /// a second are one. What the program did with them is put back when run_job ends. false: no signal is touched.
+  /// SIGINT, SIGTERM and SIGHUP (unless it is ignored) end the job as JobStop does; two within a second are one. What
+  /// the program did with them is put back when run_job ends. false: no signal is touched.
   bool take_signals = false;
   std::optional<JobStop> stop;  ///< a handle to end the job with
   /// Written when the job ends, however it ends, in the format of docs/reference/trace.md: what every rank did and
@@ -75,10 +77,21 @@ struct JobProgress {
   double loss = 0;
   double learning_rate = 0;
   int64_t world_size = 0;
-  int64_t tokens = 0;            ///< of this step
-  double tokens_per_second = 0;  ///< over the last steps
-  double seconds = 0;            ///< since the job began
-  double seconds_left = 0;       ///< estimate
+  int64_t tokens = 0;                     ///< of this step
+  double tokens_per_second = 0;           ///< over the last steps
+  double seconds = 0;                     ///< since the job began
+  double seconds_left = 0;                ///< estimate
+  std::map<std::string, double> metrics;  ///< of this step
+  std::optional<Evaluation> evaluation;   ///< the last one of this run
+};
+
+/// A worker whose program does what is no step (Session::busy).
+struct BusyWorker {
+  int64_t worker = 0;  ///< number in the order of starting, from 0
+  int64_t rank = -1;   ///< -1: it has none
+  std::string what;
+  double seconds = 0;    ///< since it began
+  double at_most_s = 0;  ///< as the program said
 };
 
 /// Hears what happens. Called from the thread that runs run_job.
@@ -86,14 +99,42 @@ class JobObserver {
  public:
   virtual ~JobObserver() = default;
   virtual void on_commit(const JobProgress&) {}
+  /// All that are busy now, again and again while there are some, and once when there are none any more.
+  virtual void on_busy(const std::vector<BusyWorker>&) {}
   /// One line for people. `warning`: something was lost or may be wrong.
   virtual void on_event(std::string_view /*line*/, bool /*warning*/) {}
 };
 
+/// What became of a job.
+enum class JobOutcome {
+  kFinished,     ///< every step is committed; of a foreign program: all workers exited with code 0
+  kEndedEarly,   ///< as the program asked: Session::end_after_step
+  kStopped,      ///< on demand: by a signal or a JobStop
+  kFailed,       ///< JobEnd::origin says where the failure comes from
+  kNoWorldSize,  ///< fewer workers are left than the smallest valid world size; it can be resumed when there are more
+};
+/// "finished", "ended early", "stopped", "failed" or "no valid world size".
+[[nodiscard]] std::string_view name_of(JobOutcome outcome);
+
+/// How a worker process ended.
+struct WorkerEnd {
+  int exit_code = 0;  ///< its own, where no signal ended it; 255 where this program waited for it elsewhere
+  int signal = 0;     ///< that ended it; 0: none
+};
+
+/// How a job ended.
+struct JobEnd {
+  JobOutcome outcome = JobOutcome::kFinished;
+  std::string reason;            ///< for everything but kFinished
+  Origin origin = Origin::kRun;  ///< of kFailed: of a wrong config or program kInput, of a plugin that failed kPlugin
+  int signal = 0;                ///< of kStopped: the signal; SIGTERM where JobStop stopped it
+  /// Of kFailed and kNoWorldSize: how the worker ended for which the job did. Unset where it was another cause, and
+  /// where the agent had killed the worker: reason says why.
+  std::optional<WorkerEnd> worker{};
+};
+
 struct JobSummary {
-  int exit_code = 0;      ///< as the CLI ends
-  std::string outcome;    ///< "finished", "stopped", "failed", "no valid world size"
-  std::string reason;     ///< for everything but "finished"
+  JobEnd end;
   bool uses_api = false;  ///< false: a foreign program; the fields on steps and samples are then zero
   std::string run_id;
   std::filesystem::path directory;
@@ -132,7 +173,10 @@ struct JobSummary {
   double seconds_lost = 0;  ///< between the last commit before each loss and the first after it, less a usual step
   double seconds_to_recover_worst = 0;  ///< from the notice of a loss to the next commit, the longest
   double wall_seconds = 0;
-  std::string snapshot;         ///< the newest one, relative to directory; empty: none
+  std::map<std::string, double> metrics;  ///< of the last step that has each
+  std::vector<Evaluation> evaluations;    ///< of the lineage
+  std::string snapshot;                   ///< the newest one, relative to directory; empty: none
+  std::optional<BestSnapshot> best;       ///< as [run] keep_best asks
   std::string resume;           ///< the command that goes on with the run, as a shell takes it; empty: nothing is left
   std::filesystem::path trace;  ///< that was written; empty: none
 };

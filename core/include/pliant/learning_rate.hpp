@@ -39,7 +39,7 @@ struct GradientNorms {
 class LearningRate {
  public:
   /// `config` was opened with the need "lr". `mean_batch`: what base_batch = 0 stands for, in the configured unit's
-  /// field. Throws kFailedPrecondition (exit 2) when a rule is not valid for [lr] optimizer, with the rule's reason.
+  /// field. Throws kFailedPrecondition (kInput) when a rule is not valid for [lr] optimizer, with the rule's reason.
   LearningRate(const Config& config, const BatchSize& mean_batch);
   ~LearningRate();
   LearningRate(LearningRate&&) noexcept;
@@ -51,7 +51,7 @@ class LearningRate {
 
   /// What optimizer update `step` (0-based) over a batch of `size` asks for. `base_lr` replaces [lr] base_lr when > 0,
   /// so that a schedule can run underneath. Changes no state. Throws when a rule refuses or its answer is not finite
-  /// (exit 3). Where no step was ever committed, progress counts as `step` base batches.
+  /// (kPlugin). Where no step was ever committed, progress counts as `step` base batches.
   [[nodiscard]] Scaling scaling(int64_t step, const BatchSize& size, double base_lr = 0) const;
   /// Its learning rate alone.
   [[nodiscard]] double at(int64_t step, const BatchSize& size, double base_lr = 0) const;

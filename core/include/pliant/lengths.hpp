@@ -20,7 +20,7 @@ class Lengths {
   Lengths(std::initializer_list<int32_t> values);
   /// Views `values` and keeps `owner`, which their memory belongs to, as long as a copy is there.
   Lengths(std::span<const int32_t> values, std::shared_ptr<const void> owner);
-  /// Throws kOutOfRange (exit 2), which names the first of `values` that does not fit 32 bits.
+  /// Throws kOutOfRange (kInput), which names the first of `values` that does not fit 32 bits.
   static Lengths from(std::span<const int64_t> values);
 
   [[nodiscard]] size_t size() const noexcept { return values_.size(); }
@@ -47,7 +47,7 @@ class Lengths {
 ///   dataset.bin   what a job leaves in its run directory
 ///   a folder      DeepSpeed's metrics_path: seqlen/seqlen_sample_to_metric.idx in it, or the same without seqlen/
 /// Read into memory, so that nothing depends on the file afterwards; one that changes meanwhile is an error. O(n).
-/// Throws (exit 2) with the file and, where there is one, the position: kNotFound; kDataLoss for a file that is cut
+/// Throws (kInput) with the file and, where there is one, the position: kNotFound; kDataLoss for a file that is cut
 /// off, too long, byte-swapped or of another kind; kInvalidArgument for a value that is no length: 1 .. 2^31 - 1.
 Lengths read_lengths(const std::filesystem::path& file, const std::string& column = "length");
 

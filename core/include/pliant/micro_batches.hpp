@@ -52,30 +52,30 @@ struct Layout {
 };
 
 /// Lines that are computed at once.
-struct PaddedMicroBatch {
+struct MicroBatch {
   std::vector<int64_t> rows;     ///< their positions, ascending
   std::vector<int64_t> ids;      ///< the sequences, row by row
   std::vector<Piece> pieces;     ///< of each of `ids`; empty = all sequences are whole
   std::vector<int64_t> lengths;  ///< of each line after padding: one for each of `ids`, or of `rows`, then empty lines
   int64_t empty_lines = 0;  ///< at the end of `lengths`: lines of padding only, which must have no part in the loss
   int64_t tokens = 0;       ///< in the lines before padding
-  bool operator==(const PaddedMicroBatch&) const = default;
+  bool operator==(const MicroBatch&) const = default;
 };
 
 /// `rows` of `batch`, such as those of Step::micro_batches(), as one micro-batch. Throws as below. O(entries of `rows`;
 /// of the batch for PadTo::kBatch with Line::kRow).
-PaddedMicroBatch pad_rows(const Batch& batch, RowRange rows, const Dataset& dataset, const Padding& padding);
+MicroBatch pad_rows(const Batch& batch, RowRange rows, const Dataset& dataset, const Padding& padding);
 
 /// The micro-batches of `rank`, in order. No row is left out and none is used twice; the micro-batches of all ranks
 /// hold each row once. Throws kInvalidArgument for numbers below 1 and a rank outside the world, kOutOfRange for an id
-/// that `dataset` has not and for lengths past 63 bits, and under `even` kIncompatibleWorldSize (exit 2). O(entries).
-std::vector<PaddedMicroBatch> padded_micro_batches(const Batch& batch, const Dataset& dataset, const Layout& layout,
-                                                   int64_t rank);
+/// that `dataset` has not and for lengths past 63 bits, and under `even` kIncompatibleWorldSize (kInput). O(entries).
+std::vector<MicroBatch> padded_micro_batches(const Batch& batch, const Dataset& dataset, const Layout& layout,
+                                             int64_t rank);
 
 /// The same for batches that follow each other, such as those of an epoch, taken as one list of rows: rows are counted
 /// through, and a micro-batch may hold rows of two batches where a rank's rows of a batch are no multiple of
 /// layout.micro_batch. one_shape is one shape for all of them.
-std::vector<PaddedMicroBatch> padded_micro_batches(std::span<const Batch> batches, const Dataset& dataset,
-                                                   const Layout& layout, int64_t rank);
+std::vector<MicroBatch> padded_micro_batches(std::span<const Batch> batches, const Dataset& dataset,
+                                             const Layout& layout, int64_t rank);
 
 }  // namespace pliant

@@ -60,9 +60,15 @@ class Planner {
   explicit Planner(const Config& config);
 
   /// The plan, with the micro-batch at `world_size` data-parallel ranks; 0: at none in particular. `world_size_text` is
-  /// what policies that read WORLD_SIZE take it to be. Throws kIncompatibleWorldSize (exit 2, names the nearest) when
-  /// world_size is not valid; exit 3 when the plugin breaks its contract. The policy's own time plus O(ranges).
+  /// what policies that read WORLD_SIZE take it to be. Throws kIncompatibleWorldSize (kInput, names the nearest) when
+  /// world_size is not valid; kPlugin when the plugin breaks its contract. The policy's own time plus O(ranges).
   [[nodiscard]] Plan plan(int64_t world_size = 0, const std::optional<std::string>& world_size_text = {}) const;
+
+  /// The policy's own answer, for programs that must answer as its rule does: nothing is held against it, so the batch
+  /// may be 0, the sizes none, the micro-batch more than the batch. `want_micro_batch`: the policy fails rather than
+  /// name no micro-batch. Throws the policy's refusal in its own words, without a place in the config.
+  [[nodiscard]] Plan unchecked(int64_t world_size, bool want_micro_batch,
+                               const std::optional<std::string>& world_size_text = {}) const;
 
   /// What `use` says: "exact".
   [[nodiscard]] const std::string& policy() const;
@@ -76,7 +82,7 @@ class Planner {
   std::shared_ptr<const State> state_;
 };
 
-/// Throws (kFailedPrecondition, exit 2, names the key) when a scheduler left an elasticity block in
+/// Throws (kFailedPrecondition, kInput, names the key) when a scheduler left an elasticity block in
 /// PLIANT_ELASTICITY_CONFIG or DEEPSPEED_ELASTICITY_CONFIG that is not that of `config` (opened with the need
 /// "elasticity").
 void check_scheduler(const Config& config);

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "pliant/error.hpp"
+#include "pliant/metric.hpp"
 
 namespace pliant {
 
@@ -31,7 +33,9 @@ struct StepReport {
   double learning_rate = 0;
   int64_t tokens = 0;
   bool skipped = false;      ///< without an update: it was not finite
-  bool short_batch = false;  ///< rows of its batch are empty: the last of an epoch
+  bool short_batch = false;  ///< its batch has fewer `rows` than the job's global batch: the last of an epoch
+  int64_t rows = 0;          ///< of its batch, without those that are empty
+  std::map<std::string, double> metrics;  ///< of the program's own (Step::metric)
 };
 
 /// A worker group that began to work.
@@ -54,6 +58,9 @@ struct RunReport {
   std::vector<std::vector<StepReport>> discarded;
   std::optional<int64_t> not_finite_step;  ///< the job last ended at this step, whose update was not finite
   std::string not_finite_reason;
+  std::optional<int64_t> ended_early;  ///< after so many steps the program asked for the end
+  std::string reason_to_end;
+  std::vector<Evaluation> evaluations;  ///< of the lineage that survives, by step
 
   /// Of all runs in `discarded`.
   [[nodiscard]] int64_t steps_discarded() const;
@@ -61,7 +68,7 @@ struct RunReport {
 };
 
 /// Reads the ledger and changes nothing; a job may be at work there, whose steps so far are reported. A last line that
-/// is torn does not count. Throws kNotFound (exit 2) where there is no ledger, kDataLoss where it is damaged or holds
+/// is torn does not count. Throws kNotFound (kInput) where there is no ledger, kDataLoss where it is damaged or holds
 /// no whole line.
 RunReport report_run(const std::filesystem::path& run);
 

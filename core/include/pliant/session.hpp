@@ -6,9 +6,9 @@
 //   Model model(session.config());
 //   session.start(dataset, model);                         // model is a pliant::TrainingState
 //   while (pliant::Step* step = session.next()) {
-//     for (const pliant::MicroBatch& micro : step->micro_batches()) {
-//       ...                                                // forward, backward of the summed loss over micro.rows
-//       step->add(micro, loss_sum, gradient);              // gradient: span<const float>
+//     for (const pliant::RowRange rows : step->micro_batches()) {
+//       ...                                                // forward, backward of the summed loss over rows
+//       step->add(rows, loss_sum, gradient);               // gradient: span<const float>
 //     }
 //     if (const auto committed = step->commit()) model.apply(committed->gradient(), step->learning_rate());
 //   }
@@ -22,12 +22,14 @@
 // leave_stop_signals_to_agent().
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pliant/batches.hpp"
@@ -36,19 +38,18 @@
 #include "pliant/error.hpp"
 #include "pliant/gradient_piece.hpp"
 #include "pliant/learning_rate.hpp"
+#include "pliant/metric.hpp"
 #include "pliant/plan.hpp"
 #include "pliant/training_state.hpp"
 
 namespace pliant {
 
-/// Rows that are computed at once, as positions in Step::batch().
-struct MicroBatch {
-  RowRange rows;
-};
-
 class Session;
 class ShardedModel;
 class Step;
+namespace elastic {
+class BusyList;
+}  // namespace elastic
 
 /// What a committed step leaves behind. Valid until the next Session::next.
 class Committed {
@@ -67,25 +68,42 @@ class Committed {
   Step* step_;  ///< which stays where it is when its session moves
 };
 
+/// A step that is to come, as far as is known: for loaders that read ahead (Session::coming).
+struct ComingStep {
+  int64_t index = 0;  ///< Step::index
+  Batch batch;        ///< what the step will have, whatever becomes of the group
+  /// This rank's rows as of now: those of the step where its Step::shares is this `shares`, and maybe others where it
+  /// is not. Where the model is sharded, those that have no rows are left out.
+  std::vector<RowRange> micro_batches;
+  int64_t shares = 0;
+};
+
 /// One attempt at one step. Valid until the next Session::next.
 class Step {
  public:
   /// Committed steps before this one; the step's number, from 0.
   [[nodiscard]] int64_t index() const;
   [[nodiscard]] const Batch& batch() const;
-  /// This rank's rows. Empty when the batch is short and this rank owns none; commit() must be called all the same.
-  /// Where the model is sharded all ranks have as many, and the last ones may have no rows (ShardedModel::begin_pass).
-  [[nodiscard]] const std::vector<MicroBatch>& micro_batches() const;
+  /// This rank's rows, as positions in batch(): a range for each micro-batch, which is computed at once. Empty when the
+  /// batch is short and this rank owns none; commit() must be called all the same. Where the model is sharded all ranks
+  /// have as many, and the last ones may have no rows (ShardedModel::begin_pass).
+  [[nodiscard]] const std::vector<RowRange>& micro_batches() const;
   [[nodiscard]] int64_t rank() const;
   [[nodiscard]] int64_t world_size() const;
+  /// A number that rises whenever rows may be shared out anew: with each generation, and where [balancer] fit changes
+  /// the costs. What Session::coming said under another one need not hold.
+  [[nodiscard]] int64_t shares() const;
   [[nodiscard]] double learning_rate() const;
   /// The rate and what goes with it: factors of betas, epsilon, weight decay and the rest.
   [[nodiscard]] const Scaling& scaling() const;
+  /// The same for a group of parameters whose base rate is `base_lr` in place of [lr] base_lr. Throws kInvalidArgument
+  /// for one that is not finite and above 0.
+  [[nodiscard]] Scaling scaling(double base_lr) const;
 
-  /// Adds the gradient of the SUMMED loss over `micro`'s rows. Each micro-batch exactly once, in order. `gradient` has
+  /// Adds the gradient of the SUMMED loss over `rows`. Each micro-batch exactly once, in order. `gradient` has
   /// gradient_size() elements and has been read when the call returns. Throws kInvalidArgument for other rows than
   /// those of the next micro-batch and for a gradient of another size; nothing was added then.
-  void add(const MicroBatch& micro, double loss_sum, std::span<const float> gradient);
+  void add(RowRange rows, double loss_sum, std::span<const float> gradient);
   /// The same in pieces, in any order and as they become ready, from the host or the rank's device. What a device still
   /// has to write into a piece must be enqueued on Session::stream() before, or be done.
   /// A piece in plain, pinned or shared memory, or of a device that is host_visible, has been read when the call
@@ -96,15 +114,26 @@ class Step {
   /// Throws kInvalidArgument, and has added nothing, for a piece that overlaps another, leaves the gradient or is of an
   /// unknown type; and, as far as the accelerator and the kernel can tell, for one in memory of another device, past
   /// the end of its allocation or in memory that is not there, which most freed memory is.
-  void add_piece(const MicroBatch& micro, const GradientPiece& piece);
+  void add_piece(RowRange rows, const GradientPiece& piece);
   /// Ends a micro-batch whose gradient was added in pieces. Throws kInvalidArgument where one is missing, which may
   /// still be added.
-  void add(const MicroBatch& micro, double loss_sum);
+  void add(RowRange rows, double loss_sum);
   /// The same with a gradient that is one piece.
-  void add(const MicroBatch& micro, double loss_sum, const GradientPiece& gradient) {
-    add_piece(micro, gradient);
-    add(micro, loss_sum);
+  void add(RowRange rows, double loss_sum, const GradientPiece& gradient) {
+    add_piece(rows, gradient);
+    add(rows, loss_sum);
   }
+
+  /// Gives a metric of this step: `pliant run` shows it, the ledger keeps it with the commit. All values that ranks
+  /// give for `name` before their commit() become one: their mean by weight (rows, say, or tokens), or as `rule` says.
+  /// Ranks may give different names, or none; rank 0 alone may. What belongs to a step that is not committed is
+  /// dropped. Throws kInvalidArgument for a name that is not 1 to 64 letters, digits and any of ".-_/:", for one that
+  /// was given with another rule, for the 65th name and a weight that is negative or not finite; kFailedPrecondition
+  /// after commit(): see Session::evaluated.
+  void metric(std::string_view name, double value, double weight = 1) {
+    metric(name, value, weight, MetricRule::kMean);
+  }
+  void metric(std::string_view name, double value, MetricRule rule) { metric(name, value, 1, rule); }
 
   /// Runs `work`, the passes of the step over a sharded model. False where the group changed meanwhile; call
   /// Session::next then, also where a commit came before and its update did not: the step is made again. What `work`
@@ -121,8 +150,26 @@ class Step {
   friend class Committed;
   friend class Session;
   explicit Step(Session& session) : session_(&session) {}
+  void metric(std::string_view name, double value, double weight, MetricRule rule);
   std::optional<Committed> reduce_and_vote();
   Session* session_;
+};
+
+/// What a program does that is no step (Session::busy), until this ends. It may end on another thread, and after its
+/// session.
+class Busy {
+ public:
+  Busy(Busy&& other) noexcept;
+  Busy& operator=(Busy&& other) noexcept;
+  ~Busy();
+  /// The destructor does it, too.
+  void end() noexcept;
+
+ private:
+  friend class Session;
+  Busy(std::shared_ptr<elastic::BusyList> list, int64_t number);
+  std::shared_ptr<elastic::BusyList> list_;
+  int64_t number_ = 0;
 };
 
 /// From here on SIGINT, SIGTERM and SIGHUP do not end this process, if it is a worker of a job: the agent gets them,
@@ -133,7 +180,7 @@ void leave_stop_signals_to_agent();
 
 /// What the main function of most workers is: log lines go to stderr (log_to_stderr), stop signals are left to the
 /// agent, and `train` gets a session that has joined the job. What it throws, or the session did, is said on stderr,
-/// after the name of the program. Returns the exit code: 0, that of the Error, or 1.
+/// after the name of the program. Returns the exit code: 0, that of the Error (exit_code_of), or 1.
 int run_worker(const char* program, const std::function<void(Session& session)>& train);
 
 class Session {
@@ -149,6 +196,35 @@ class Session {
   /// The seed of the job, for weights.
   [[nodiscard]] uint64_t seed() const;
 
+  /// Says that this worker does `what` from now on: evaluation, compilation, an upload, which are no step. As long as
+  /// the Busy lives, and for `at_most` at most, nobody is taken to hang: neither this worker nor those that wait for it
+  /// ([run] hang_timeout_s; before start() start_timeout_s). A worker that takes longer is killed once the group has
+  /// waited for hang_timeout_s, and `what` is named; what it did by then is lost as with any death. The wait for the
+  /// next step does not count as `what`. Where several live, the last one that began counts. `pliant run` shows it. May
+  /// be called from attach() on. Throws kInvalidArgument for an empty `what`, for one of more than 200 bytes and for a
+  /// time that is not above 0.
+  [[nodiscard]] Busy busy(std::string_view what, std::chrono::duration<double> at_most);
+
+  /// Gives a result of an evaluation of the present state: that after the last step that this rank applied. Combined
+  /// over ranks as Step::metric is, once all ranks have gone on to the next step or the job has ended; the ledger keeps
+  /// it with the number of committed steps. Throws what Step::metric throws for its arguments.
+  void evaluated(std::string_view name, double value, double weight = 1) {
+    evaluated(name, value, weight, MetricRule::kMean);
+  }
+  void evaluated(std::string_view name, double value, MetricRule rule) { evaluated(name, value, 1, rule); }
+
+  /// The last evaluation that a commit has told of; the same on all ranks that have made that commit. An evaluation
+  /// after n steps is told with the commit of the step after it. Empty before the first, and for a worker that joined
+  /// since.
+  [[nodiscard]] const std::optional<Evaluation>& last_evaluation() const;
+
+  /// Asks for the end of the job after the step whose commit() comes next, because training is good enough, say. One
+  /// rank is enough. That step is the last one for all: a snapshot follows, the job ends with exit code 0, outcome
+  /// "ended early" and `reason`, which the ledger keeps; Session::next is nullptr. Where that step is lost, the rank
+  /// asks with the next one, unless the job goes back to before the call. Throws kInvalidArgument for an empty reason
+  /// and one of more than 200 bytes.
+  void end_after_step(std::string_view reason);
+
   /// What this rank computes on, and its number among the devices of the accelerator: [accelerator] device, or the
   /// number of this worker on its machine modulo the devices. Throws kNotFound where the machine has none, and
   /// kInvalidArgument where it has not that one.
@@ -157,13 +233,27 @@ class Session {
   /// A stream of that device, for the program's own work. Pliant reads a gradient's pieces on it, in order with that.
   [[nodiscard]] Stream& stream();
 
+  /// What the program does around a snapshot that this rank writes: of a state that is whole one rank does, as of a
+  /// sharded one each its part. On the thread that uses the session, within its calls; each may be empty, and a second
+  /// call replaces both.
+  struct SnapshotHooks {
+    /// Before anything is written. `step`: committed steps in the state. What it throws keeps this snapshot from being
+    /// written: the agent says so and goes on, or at the end of the job asks another rank.
+    std::function<void(int64_t step)> before;
+    /// Afterwards. `file`: absolute; of a sharded job it is there once all parts are. `error`: why it, or this part,
+    /// was not written; empty: it was. What it throws goes to the log.
+    std::function<void(int64_t step, const std::string& file, const std::string& error)> after;
+  };
+  void on_snapshot(SnapshotHooks hooks);
+
   /// Declares data and state. `dataset` must be the same on all workers: the agent compares them before any of it
   /// counts, by lengths, loss tokens and Dataset::content, and ends those that have another one than the most; where
   /// `content` is 0, as of load_dataset, other text of the same lengths is not seen. Initial weights come from one
   /// worker and are copied to the others; after a restart they come from the snapshot. `state` outlives the session.
   /// Throws kInvalidArgument for arrays that are none: two of one name, an unknown type, no memory or, as for
   /// Step::add_piece, memory that is none for this rank, or may be read only. All of it is looked at here, where an
-  /// array has moved, and whenever the arrays are copied or kept.
+  /// array has moved, and whenever the arrays are copied or kept. A start that throws keeps nothing of `state` and may
+  /// be tried again; after one that does not, kFailedPrecondition.
   void start(Dataset dataset, TrainingState& state);
   /// The same with the data set that [data] of the config names; throws what load_dataset throws.
   void start(TrainingState& state) { start(load_dataset(config()), state); }
@@ -173,8 +263,15 @@ class Session {
   /// weights come from ParameterSpec::initialise. Throws kInvalidArgument for a rest with arrays.
   void start(Dataset dataset, ShardedModel& model, TrainingState& rest);
 
+  /// The step `ahead` steps, at least 1, after the one that next() gave last, for a loader that reads ahead. nullptr
+  /// where there is none in the same epoch, whose successor is planned only when it begins; before the first next() and
+  /// after the last. Valid until the next next(); its batch is built once, its rows are shared out again where that
+  /// changed. O(entries) the first time. Throws kInvalidArgument for less than 1.
+  [[nodiscard]] const ComingStep* coming(int64_t ahead);
+
   /// The next step for this worker; nullptr when the job is done or was told to stop, and all that was enqueued on
-  /// stream() has run. Blocks while this worker is a spare. Throws kPeerLost when the agent is gone.
+  /// stream() has run. Blocks while this worker is a spare. A pass over a sharded model that was not ended is given up,
+  /// and all ranks make the step again. Throws kPeerLost when the agent is gone.
   Step* next();
 
  private:
@@ -182,7 +279,10 @@ class Session {
   friend class ShardedModel;
   friend class Step;
   struct State;
+  void evaluated(std::string_view name, double value, double weight, MetricRule rule);
+  void require_not_started() const;
   void begin(Dataset dataset, TrainingState& program);
+  void begin_with(Dataset dataset, TrainingState& program);
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -9,14 +9,14 @@
 //   session.start(dataset, model, rest);                     // rest: a pliant::TrainingState for the small remainder
 //   while (pliant::Step* step = session.next()) {
 //     const bool computed = step->attempt([&] {
-//       for (const pliant::MicroBatch& micro : step->micro_batches()) {
-//         model.begin_pass(micro.rows);
+//       for (const pliant::RowRange rows : step->micro_batches()) {
+//         model.begin_pass(rows);
 //         model.enter(up, pliant::Direction::kForward);      // from here on value(weight) is whole
 //         ...                                                // also for a micro-batch without rows: see begin_pass
 //         model.leave(up, pliant::Direction::kForward);
 //         ...                                                // backward: enter, add to gradient(weight), leave
 //         model.end_pass();
-//         step->add(micro, loss_sum);
+//         step->add(rows, loss_sum);
 //       }
 //     });
 //     if (!computed) continue;                               // the group changed
@@ -103,16 +103,16 @@ class ShardedModel {
  public:
   /// `state`: names of what the optimizer keeps for each weight, in f32: letters, digits and any of ".-_/:", none twice
   /// and none "weights", else kInvalidArgument. The config has [coordinator]: throws
-  /// kFailedPrecondition (exit 2) where it has not, and what the plugin has against its options. A session has one
-  /// model: throws kFailedPrecondition (exit 2) while another of its lives. A second network, such as a frozen
+  /// kFailedPrecondition (kInput) where it has not, and what the plugin has against its options. A session has one
+  /// model: throws kFailedPrecondition (kInput) while another of its lives. A second network, such as a frozen
   /// reference, is a part of the model below a module of its own.
   ShardedModel(Session& session, std::vector<std::string> state);
   ~ShardedModel();
   ShardedModel(ShardedModel&&) noexcept;
 
   /// Throws what Session::start throws for a coordinator that needs what no host has, such as a tier for shards, so
-  /// that it is known before a worker starts: kUnimplemented (exit 2) with the position of the option that wants it,
-  /// exit 3 where only its answers do, over a small model. Nothing when `config` was opened without "coordinator".
+  /// that it is known before a worker starts: kUnimplemented (kInput) with the position of the option that wants it,
+  /// kPlugin where only its answers do, over a small model. Nothing when `config` was opened without "coordinator".
   static void check(const Config& config);
 
   /// Before Session::start. Throw kInvalidArgument for names, shapes and numbers that are none.
@@ -123,7 +123,7 @@ class ShardedModel {
   /// f32, bf16 or f16; others in the file are left alone. Of a model in several files `file` is their index,
   /// "model.safetensors.index.json", or the folder with it. After the parameters were added and before Session::start.
   /// Throws kNotFound for a file or a tensor that is not there, kDataLoss for a damaged file or one that lacks what the
-  /// index says, kFailedPrecondition for another shape or type, all with exit code 2; it has changed nothing then.
+  /// index says, kFailedPrecondition for another shape or type, all with Origin::kInput; it has changed nothing then.
   void import_safetensors(const std::filesystem::path& file);
 
   /// Gives a module other parameters, between two passes, on every rank alike. Throws kInvalidArgument for numbers that
@@ -179,7 +179,7 @@ class ShardedModel {
   /// then. Within a [coordinator] budget its room is there once a module that uses it was entered backward, of an
   /// external parameter once any was: before that throws kFailedPrecondition.
   [[nodiscard]] void* gradient_data(ParameterId parameter);
-  /// The same for a program that knows f32 only: throw kFailedPrecondition (exit 2) where the config says otherwise.
+  /// The same for a program that knows f32 only: throw kFailedPrecondition (kInput) where the config says otherwise.
   [[nodiscard]] float* value(ParameterId parameter);
   [[nodiscard]] float* gradient(ParameterId parameter);
   /// Throws kFailedPrecondition while a module is entered.

@@ -32,6 +32,7 @@ struct Arena::State {
   struct Piece {
     uint64_t size = 0;
     std::shared_ptr<Event> done;
+    Stream::State* used_on = nullptr;  ///< last, where `done` is recorded already
   };
   /// Work enqueued on a stream that used this range before it was given back.
   struct Use {
@@ -57,6 +58,7 @@ struct Arena::State {
   /// The same at `begin`.
   uint64_t take_at(uint64_t begin, uint64_t bytes, const Stream::State& stream);
   void give_back(uint64_t begin, Stream::State& last);
+  void end_use(uint64_t begin, Stream::State& last);
 
   const Accelerator owner;
   const int32_t device;
@@ -92,7 +94,7 @@ uint64_t Arena::State::take(uint64_t bytes, const Stream::State& stream, ArenaSi
               "the arena of " + std::to_string(memory.bytes()) + " bytes has no room for a buffer of " +
                   std::to_string(bytes) + ": " + std::to_string(gaps.bytes()) + " are free, " +
                   std::to_string(gaps.largest()) + " of them in one piece; make it larger or free buffers earlier",
-              ExitCode::kFailed);
+              Origin::kRun);
 }
 
 uint64_t Arena::State::take_at(uint64_t begin, uint64_t bytes, const Stream::State& stream) {
@@ -105,13 +107,13 @@ uint64_t Arena::State::take_at(uint64_t begin, uint64_t bytes, const Stream::Sta
   throw Error(Status::kResourceExhausted,
               "the " + std::to_string(bytes) + " bytes from byte " + std::to_string(begin) + " of the arena of " +
                   std::to_string(memory.bytes()) + " bytes are not free",
-              ExitCode::kFailed);
+              Origin::kRun);
 }
 
 uint64_t Arena::State::take_free(uint64_t begin, uint64_t size, const Stream::State& stream) {
   std::shared_ptr<Event> done = event();
   wait_for_uses(begin, begin + size, stream);
-  pieces.emplace(begin, Piece{size, std::move(done)});
+  pieces.emplace(begin, Piece{size, std::move(done), nullptr});
   gaps.take(begin, size);
   return begin;
 }
@@ -121,13 +123,18 @@ void Arena::State::give_back(uint64_t begin, Stream::State& last) {
   const uint64_t size = piece->second.size;
   try {
     forget_reached();
-    detail::inside(owner).call(&pliant_accelerator::event_record, detail::inside(*piece->second.done).handle,
-                               last.handle);
-    uses.push_back({begin, begin + size, &last, std::move(piece->second.done)});
+    if (piece->second.used_on == nullptr) end_use(begin, last);
+    uses.push_back({begin, begin + size, piece->second.used_on, std::move(piece->second.done)});
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the device is lost, and no work will touch it
   }
   pieces.erase(piece);
   gaps.give_back(begin, size);
+}
+
+void Arena::State::end_use(uint64_t begin, Stream::State& last) {
+  Piece& piece = pieces.at(begin);
+  detail::inside(owner).call(&pliant_accelerator::event_record, detail::inside(*piece.done).handle, last.handle);
+  piece.used_on = &last;
 }
 
 void Arena::State::wait_for_uses(uint64_t begin, uint64_t end, const Stream::State& stream) {
@@ -226,10 +233,18 @@ void ArenaBuffer::give_back(Stream& last) {
   if (pointer_ != nullptr) give_back_on(detail::inside(last));
 }
 
-void ArenaBuffer::give_back_on(Stream::State& last) {
+void ArenaBuffer::end_use(Stream& last) {
+  if (pointer_ != nullptr) arena_->end_use(offset(), detail::inside(last));
+}
+
+uint64_t ArenaBuffer::offset() const {
   const auto* const begin = static_cast<const std::byte*>(arena_->memory.pointer());
-  arena_->give_back(static_cast<uint64_t>(static_cast<const std::byte*>(std::exchange(pointer_, nullptr)) - begin),
-                    last);
+  return static_cast<uint64_t>(static_cast<const std::byte*>(pointer_) - begin);
+}
+
+void ArenaBuffer::give_back_on(Stream::State& last) {
+  arena_->give_back(offset(), last);
+  pointer_ = nullptr;
   arena_.reset();
   bytes_ = 0;
 }

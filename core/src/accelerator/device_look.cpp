@@ -17,16 +17,16 @@ double* numbers_in(const Buffer& buffer) {
 
 }  // namespace
 
-DeviceLook::DeviceLook(const Accelerator& accelerator, int32_t device, Stream& stream, size_t gradient_size)
+DeviceLook::DeviceLook(const Accelerator& accelerator, int32_t device, Stream& stream, size_t elements)
     : accelerator_(accelerator),
       device_(device),
       stream_(stream),
-      capacity_(static_cast<size_t>(norm_chunks(gradient_size)) + kPartsAtOnce) {}
+      capacity_(static_cast<size_t>(norm_chunks(elements)) + kPartsAtOnce) {}
 
 void DeviceLook::begin(size_t blocks) {
   is_ready_ = false;
   blocks_ = blocks;
-  used_ = 0;
+  first_ = closed_ = used_ = 0;
 }
 
 // Without it rows are told together; nobody stops for that.
@@ -62,42 +62,57 @@ bool DeviceLook::add(const float* from, size_t count) {
   if (!can_ || count == 0) return can_;
   if (!is_ready_ && !has_memory()) return false;
   const auto more = static_cast<size_t>(norm_chunks(count));
-  if (used_ + more > capacity_) {
-    const double* const one = fold();
-    if (one != numbers_in(numbers_)) stream_.copy(numbers_.pointer(), one, sizeof(double));
-    used_ = 1;
-  }
+  if (used_ + more > capacity_) make_room(more);
   // No float is so large that the squares of a chunk overflow a double.
-  can_ = norms(numbers_in(numbers_) + used_, from, count);
+  can_ = norms(numbers_in(numbers_) + used_, from, count) && can_;
   if (can_) used_ += more;
   return can_;
 }
 
 // Times zero, a number is zero where it was finite, else a NaN; seen as two floats each it is that, too, and so are the
 // squared norms of these.
-double* DeviceLook::fold() {
-  double* from = numbers_in(numbers_);
+double* DeviceLook::fold(size_t first, size_t count) {
+  double* from = numbers_in(numbers_) + first;
   double* other = numbers_in(folded_);
   const std::array<const void*, 1> numbers{from};
-  if (used_ > 1) stream_.reduce(from, numbers, used_, DType::kF64, ReduceOp::kSum, 0.0);
-  while (used_ > 1) {
-    can_ = norms(other, from, 2 * used_) && can_;
-    used_ = static_cast<size_t>(norm_chunks(2 * used_));
+  if (count > 1) stream_.reduce(from, numbers, count, DType::kF64, ReduceOp::kSum, 0.0);
+  while (count > 1) {
+    can_ = norms(other, from, 2 * count) && can_;
+    count = static_cast<size_t>(norm_chunks(2 * count));
     std::swap(from, other);
   }
-  used_ = 0;
   return from;
 }
 
 // Sums of so few of them do not overflow either.
+void DeviceLook::settle() {
+  if (first_ < closed_) {
+    double* const mark = numbers_in(marks_) + block_;
+    const std::array<const void*, 2> both{mark, fold(first_, closed_ - first_)};
+    stream_.reduce(mark, both, 1, DType::kF64, ReduceOp::kSum);
+  }
+  first_ = closed_;
+  if (first_ == used_) first_ = closed_ = used_ = 0;
+}
+
+void DeviceLook::make_room(size_t more) {
+  settle();
+  if (used_ + more <= capacity_) return;
+  const double* const one = fold(first_, used_ - first_);
+  if (one != numbers_in(numbers_)) stream_.copy(numbers_.pointer(), one, sizeof(double));
+  first_ = closed_ = 0;
+  used_ = 1;
+}
+
 void DeviceLook::close(size_t block) {
-  if (used_ == 0) return;
-  double* const mark = numbers_in(marks_) + block;
-  const std::array<const void*, 2> both{mark, fold()};
-  stream_.reduce(mark, both, 1, DType::kF64, ReduceOp::kSum);
+  if (used_ == closed_) return;
+  if (block != block_) settle();
+  block_ = block;
+  closed_ = used_;
 }
 
 std::optional<std::vector<size_t>> DeviceLook::not_finite() {
+  if (can_ && is_ready_) settle();
   if (!can_) return std::nullopt;
   std::vector<size_t> found;
   if (!is_ready_) return found;

@@ -66,7 +66,7 @@ struct Accelerator::State {
   }
 
  private:
-  /// Losing a rank, memory or time is no fault of the plugin, so it does not ask for the exit code of one.
+  /// Losing a rank, memory or time is no fault of the plugin, so it has not the origin of one.
   [[noreturn]] void fail(const sdk::Failure& failure) const {
     pliant_error error = plugin::fresh_error();
     sdk::detail::set_error(&error, failure);
@@ -76,7 +76,7 @@ struct Accelerator::State {
       case Status::kPeerLost:
       case Status::kDeadlineExceeded:
       case Status::kResourceExhausted:
-        throw made.with_exit_code(ExitCode::kFailed);
+        throw made.with_origin(Origin::kRun);
       default:
         throw made;
     }

@@ -25,7 +25,7 @@ struct Balancer::State {
   CostRates rates;
 
   [[nodiscard]] Error broke(const std::string& how) const {
-    return {Status::kInternal, fmt::format("balancer '{}' {}", name, how), ExitCode::kPlugin};
+    return {Status::kInternal, fmt::format("balancer '{}' {}", name, how), Origin::kPlugin};
   }
 };
 
@@ -159,7 +159,7 @@ Assignment Balancer::assign(std::span<const int64_t> row_costs, const Sharing& h
                     "\"{}\", or deterministic = false",
                     state_->name, ranks[*broken], how.world_size,
                     *broken / static_cast<size_t>(how.world_size) * static_cast<size_t>(how.world_size), kContiguous),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
   const bool costliest_first = answer.flags == uint32_t{PLIANT_BALANCE_COSTLIEST_FIRST} && !how.deterministic;
   return sorted_by_rank(blocks, costs, ranks, how.world_size, costliest_first);

@@ -85,15 +85,42 @@ void check_batch(const Batch& batch, const Dataset& dataset) {
                   batch.index, dataset.lengths.size()));
 }
 
+/// Of a piece the part of its sequence's cost that its tokens are of all tokens: pieces add up to the sequence.
+balance::Wide given_cost(const data::Entries& entries, const Dataset& dataset) {
+  balance::Wide sum = 0;
+  for (size_t i = 0; i < entries.ids.size(); ++i) {
+    const auto id = static_cast<size_t>(entries.ids[i]);
+    const auto cost = static_cast<balance::Wide>(static_cast<uint64_t>(dataset.costs[id]));
+    const auto length = static_cast<uint64_t>(std::max(dataset.lengths[id], 1));
+    if (entries.pieces.empty()) {
+      sum += cost;
+      continue;
+    }
+    const Piece& piece = entries.pieces[i];
+    sum += cost * static_cast<uint64_t>(piece.first + piece.count) / length -
+           cost * static_cast<uint64_t>(piece.first) / length;
+  }
+  return sum;
+}
+
+void check_given_costs(const Dataset& dataset) {
+  if (dataset.costs.size() == dataset.lengths.size()) return;
+  throw Error(Status::kInvalidArgument,
+              fmt::format("the data set has {} costs for {} sequences; give one for each, or none",
+                          dataset.costs.size(), dataset.lengths.size()));
+}
+
 }  // namespace
 
 std::vector<int64_t> row_costs(const Batch& batch, const Dataset& dataset, CostRates rates) {
   balance::check_rates(rates);
   check_batch(batch, dataset);
+  const bool is_given = !dataset.costs.empty();
+  if (is_given) check_given_costs(dataset);
   std::vector<balance::Wide> costs(static_cast<size_t>(batch.size.rows));
   for (size_t row = 0; row < costs.size(); ++row) {
     const data::Entries entries = data::entries_of(batch, {static_cast<int64_t>(row), 1});
-    costs[row] = balance::cost_of(balance::shape_of(entries, dataset), rates);
+    costs[row] = is_given ? given_cost(entries, dataset) : balance::cost_of(balance::shape_of(entries, dataset), rates);
   }
   return balance::fitting(costs);
 }

@@ -12,9 +12,8 @@ namespace pliant {
 template <class T = void>
 using Result = tl::expected<T, Error>;
 
-[[nodiscard]] inline tl::unexpected<Error> failed(Status status, std::string message,
-                                                  ExitCode exit_code = ExitCode::kFailed) {
-  return tl::unexpected<Error>(Error(status, std::move(message), exit_code));
+[[nodiscard]] inline tl::unexpected<Error> failed(Status status, std::string message, Origin origin = Origin::kRun) {
+  return tl::unexpected<Error>(Error(status, std::move(message), origin));
 }
 
 /// Passes the error of `result` on from a function with another value type.

@@ -22,20 +22,20 @@ namespace fs = std::filesystem;
 tl::unexpected<Error> exists_already(const fs::path& file) {
   return failed(Status::kFailedPrecondition,
                 fmt::format("{} exists already; choose another name, or overwrite it with --force", file.string()),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
-/// A wrong path is the user's to mend and exits with 2; a full disk exits with 1.
+/// A wrong path is the user's to mend, kInput; a full disk is not.
 tl::unexpected<Error> cannot_write(int error_number, const fs::path& file) {
   if (error_number == ENOENT || error_number == ENOTDIR) {
     const fs::path folder = file.parent_path();
     return failed(Status::kNotFound,
                   fmt::format("cannot write {}: folder {} does not exist", file.string(), folder.string()),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   const Error error = file_error(error_number, "write", file);
-  const ExitCode code = error.status() == Status::kFailedPrecondition ? ExitCode::kUsage : ExitCode::kFailed;
-  return failed(error.status(), error.message(), code);
+  const Origin origin = error.status() == Status::kFailedPrecondition ? Origin::kInput : Origin::kRun;
+  return failed(error.status(), error.message(), origin);
 }
 
 /// The name in one step; fails with EEXIST unless `replace`.
@@ -76,7 +76,7 @@ Result<> write_whole(const fs::path& file, const WholeFile& contents, bool repla
       return failed(Status::kFailedPrecondition,
                     fmt::format("{} is {}; name a file", file.string(),
                                 S_ISDIR(old.st_mode) ? "a directory" : "not a regular file"),
-                    ExitCode::kUsage);
+                    Origin::kInput);
     }
     if (!replace) return exists_already(file);
     std::error_code error;

@@ -9,7 +9,7 @@
 
 namespace pliant {
 
-/// Writes `text` beside `file`, makes it permanent and gives it its name. An existing file is refused (exit 2) unless
+/// Writes `text` beside `file`, makes it permanent and gives it its name. An existing file is refused (kInput) unless
 /// `replace`; what is no regular file always is. After an error nothing is left behind and an old file is as it was.
 Result<> write_whole(const std::filesystem::path& file, std::string_view text, bool replace);
 

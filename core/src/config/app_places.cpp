@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kPlacesSchema = "pliant.app_places/1";
 
-Json place_of(const Origin& origin, const Diagnostics& diagnostics) {
+Json place_of(const ValueOrigin& origin, const Diagnostics& diagnostics) {
   return {diagnostics.where(origin), diagnostics.quote(origin)};
 }
 
@@ -29,7 +29,7 @@ void add_places(const Value& table, const KeyPath& path, const Diagnostics& diag
   }
 }
 
-void put_place(const Json& place, Origin& origin) {
+void put_place(const Json& place, ValueOrigin& origin) {
   origin.label = place.at(0).get<std::string>();
   origin.quote = place.at(1).get<std::string>();
 }

@@ -18,7 +18,7 @@ namespace pliant::config {
 namespace {
 
 /// Where the first of the options `error` is about was set that somebody set.
-std::optional<Origin> origin_of(const Selection& selection, const Error& error) {
+std::optional<ValueOrigin> origin_of(const Selection& selection, const Error& error) {
   std::istringstream keys(error.options());
   for (std::string key; keys >> key;) {
     for (const Effective& row : selection.table.rows) {
@@ -28,7 +28,7 @@ std::optional<Origin> origin_of(const Selection& selection, const Error& error) 
   return std::nullopt;
 }
 
-Error at_origin(const detail::ConfigState& state, const Origin& origin, const Error& error) {
+Error at_origin(const detail::ConfigState& state, const ValueOrigin& origin, const Error& error) {
   Finding finding;
   finding.origin = origin;
   finding.message = error.message();
@@ -39,7 +39,7 @@ Result<plugin::Instance> instance_of(const detail::ConfigState& state, const Sel
                                      const pliant_host* host) {
   Result<plugin::Instance> made = plugin::Instance::create(selection.plugin, selection.table.values, host);
   if (made) return made;
-  const Origin origin = origin_of(selection, made.error()).value_or(selection.use_origin);
+  const ValueOrigin origin = origin_of(selection, made.error()).value_or(selection.use_origin);
   return tl::unexpected<Error>(at_origin(state, origin, made.error()));
 }
 
@@ -63,6 +63,7 @@ Result<std::string> choice_of(const Config& config, std::string_view section) {
   }
   nlohmann::json options = nlohmann::json::object();
   for (const Effective& row : found->second.table.rows) {
+    if (is_row_file(*row.option)) continue;  // what is in it counts, wherever it lies
     Value standard;
     const bool is_there = row.is_set || default_of(*row.option, standard);
     options[row.option->key] = is_there ? nlohmann::json(to_json(row.value)) : nlohmann::json();
@@ -86,8 +87,23 @@ Error at_option(const Config& config, std::string_view section, const Error& err
   const detail::ConfigState& state = detail::inside(config);
   const auto found = state.selections.find(section);
   if (found == state.selections.end()) return error;
-  const std::optional<Origin> named = origin_of(found->second, error);
+  const std::optional<ValueOrigin> named = origin_of(found->second, error);
   return named ? at_origin(state, *named, error) : error;
+}
+
+ValueOrigin place_of(const Config& config, std::string_view section, const Error& error) {
+  const detail::ConfigState& state = detail::inside(config);
+  const auto found = state.selections.find(section);
+  std::vector<const Selection*> plugins;
+  if (found != state.selections.end()) plugins.push_back(&found->second);
+  if (section == "lr") plugins = lr_chain(state);
+  for (const Selection* one : plugins) {
+    if (const auto named = origin_of(*one, error)) return *named;
+  }
+  if (found != state.selections.end() && found->second.use_origin.layer != Layer::kDefault)
+    return found->second.use_origin;
+  const Member* member = state.root.member(section);
+  return member == nullptr ? ValueOrigin{} : member->key_origin;
 }
 
 bool is_off(const Config& config, std::string_view section, std::string_view key) {
@@ -95,6 +111,28 @@ bool is_off(const Config& config, std::string_view section, std::string_view key
   const auto found = selections.find(section);
   const Effective* const row = found == selections.end() ? nullptr : found->second.table.find(key);
   return row != nullptr && row->value.type == Value::Type::kBool && !row->value.boolean;
+}
+
+RowFiles row_files(const Config& config) {
+  RowFiles files;
+  const auto& selections = detail::inside(config).selections;
+  const auto found = selections.find("sampler");
+  if (found == selections.end()) return files;
+  for (const Effective& row : found->second.table.rows) {
+    if (!is_row_file(*row.option)) continue;
+    files.taken = true;
+    const bool is_offsets = (row.option->flags & PLIANT_OPTION_ROW_OFFSETS) != 0;
+    (is_offsets ? files.offsets_key : files.ids_key) = row.option->key;
+    if (row.is_set) (is_offsets ? files.offsets : files.ids) = row.value.text;
+  }
+  return files;
+}
+
+Error at_core_option(const Config& config, std::string_view section, std::string_view key, const Error& error) {
+  const detail::ConfigState& state = detail::inside(config);
+  const auto table = state.core_tables.find(section);
+  const Effective* const row = table == state.core_tables.end() ? nullptr : table->second.find(key);
+  return row == nullptr ? error : at_origin(state, row->value.origin, error);
 }
 
 bool is_open(const Config& config, std::string_view section) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "config/values/value.hpp"
 #include "pliant/config.hpp"
 #include "plugin/plugin.hpp"
 
@@ -19,10 +20,27 @@ Result<plugin::Instance> instantiate(const Config& config, std::string_view sect
 /// option that it is about; `error` as it is where it is about none that somebody set.
 Error at_option(const Config& config, std::string_view section, const Error& error);
 
+/// Where `error` of [section] belongs: the option that it is about, else what names the plugin, else the section.
+ValueOrigin place_of(const Config& config, std::string_view section, const Error& error);
+
 /// True where the plugin that [section] of `config` names has an option `key` that is true or false, and is false.
 bool is_off(const Config& config, std::string_view section, std::string_view key);
 
-/// The plugin that [section] of `config` names, its version and every option, defaults included, as one line of JSON.
+/// `error` with the position of core's own option `key` of [section].
+Error at_core_option(const Config& config, std::string_view section, std::string_view key, const Error& error);
+
+/// What the sampler's options name for rows that were made beforehand.
+struct RowFiles {
+  bool taken = false;       ///< the sampler takes such rows
+  std::string offsets_key;  ///< of the options
+  std::string ids_key;
+  std::string offsets;  ///< absolute paths; empty: not given
+  std::string ids;
+};
+RowFiles row_files(const Config& config);
+
+/// The plugin that [section] of `config` names, its version and every option, defaults included but without files of
+/// rows, as one line of JSON.
 /// kFailedPrecondition where the section was not opened.
 Result<std::string> choice_of(const Config& config, std::string_view section);
 

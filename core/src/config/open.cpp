@@ -51,7 +51,7 @@ void apply_core_environment(Environment& environment, Value& root) {
 void check_version(const Value& root, bool empty, Diagnostics& diagnostics) {
   const Value* version = root.find("config_version");
   if (version == nullptr) {
-    const Origin start = empty ? Origin{} : Origin{Layer::kFile, 1, 1, 1, ""};
+    const ValueOrigin start = empty ? ValueOrigin{} : ValueOrigin{Layer::kFile, 1, 1, 1, ""};
     diagnostics.error(start, empty ? "the file is empty" : "config_version is missing",
                       {"write config_version = 1 on the first line"});
   } else if (version->type != Value::Type::kInt) {
@@ -100,7 +100,7 @@ void read_core_section(const std::string& section, detail::ConfigState& state, D
     }
   }
   CheckedTable checked =
-      check_options(options, table, {section}, table == nullptr ? Origin{} : table->origin, diagnostics);
+      check_options(options, table, {section}, table == nullptr ? ValueOrigin{} : table->origin, diagnostics);
   state.core_tables.emplace(section, std::move(checked));
 }
 
@@ -123,6 +123,23 @@ std::string default_job_name(const fs::path& file) {
 void make_absolute(Effective* row, const fs::path& file_dir) {
   if (row == nullptr || row->value.text.empty()) return;
   row->value.text = absolute_from(row->value, file_dir).string();
+}
+
+/// Refuses costs from a file beside costs from somewhere else.
+void check_costs(const CheckedTable& balancer, Diagnostics& diagnostics) {
+  const Value& costs = balancer.find("costs")->value;
+  const Value& row_costs = balancer.find("row_costs")->value;
+  if (costs.text.empty() && row_costs.text.empty()) return;
+  if (!costs.text.empty() && !row_costs.text.empty()) {
+    diagnostics.error(row_costs.origin, "balancer.costs and balancer.row_costs both say what a row costs",
+                      {"remove one of them"});
+  }
+  if (balancer.find("fit")->value.boolean) {
+    diagnostics.error(balancer.find("fit")->value.origin,
+                      fmt::format("balancer.fit = true has nothing to fit where balancer.{} gives the costs",
+                                  costs.text.empty() ? "row_costs" : "costs"),
+                      {"remove one of them"});
+  }
 }
 
 /// Paths and names that are not what was written, but what they stand for.
@@ -151,12 +168,16 @@ void complete_core_tables(detail::ConfigState& state, Diagnostics& diagnostics) 
         "balancer.cost_per_token and balancer.cost_per_square are both 0, so every row would cost nothing",
         {"give at least one of them a value above 0"});
   }
+  for (const char* path : {"costs", "row_costs"}) make_absolute(balancer.find(path), file_dir);
+  check_costs(balancer, diagnostics);
   for (auto& [section, table] : state.core_tables) {
     apply_core_options(section, table.values.view(), state.core);
   }
   state.core.data.text = data.find("text")->value.text;
   state.core.data.lengths = data.find("lengths")->value.text;
   state.core.data.loss_tokens = data.find("loss_tokens")->value.text;
+  state.core.balancer.costs = balancer.find("costs")->value.text;
+  state.core.balancer.row_costs = balancer.find("row_costs")->value.text;
   state.core.run.log_dir = log_dir->value.text;
   state.core.run.working_dir = run.find("working_dir")->value.text;
   state.core.run.name = name->value.text;
@@ -192,7 +213,7 @@ Result<std::vector<plugin::SearchDir>> flag_dirs(const ConfigOverrides& override
   for (const fs::path& dir : overrides.plugin_dirs) {
     if (dir.empty()) {
       return failed(Status::kInvalidArgument, "--plugin-dir is empty: name a directory, such as ./plugins",
-                    ExitCode::kUsage);
+                    Origin::kInput);
     }
     dirs.push_back({absolute_here(dir), "--plugin-dir"});
   }
@@ -215,6 +236,64 @@ void find_search_dirs(detail::ConfigState& state, const ConfigOverrides& overrid
     }
   }
   append(state.search, plugin::installed_dirs());
+}
+
+/// RangeNote of core's own options.
+std::string core_range(const KeyPath& path) {
+  const std::vector<std::string>& sections = core_sections();
+  if (path.size() != 2 || std::find(sections.begin(), sections.end(), path[0]) == sections.end()) return {};
+  for (const pliant_option& option : core_options(path[0])) {
+    if (path[1] != option.key) continue;
+    const std::string range = range_text(option);
+    return range.empty() ? std::string() : fmt::format("{} must be {}", dotted(path), range);
+  }
+  return {};
+}
+
+/// Reads `text` into a state, which is whole where nothing is wrong.
+Examined read_config(std::string text, const fs::path& name, const ConfigNeeds& needs, const ConfigOverrides& overrides,
+                     bool every_section, std::string_view app_places) {
+  auto state = std::make_shared<detail::ConfigState>();
+  auto diagnostics = std::make_shared<Diagnostics>(name.string(), text);
+  state->file = absolute_here(name);
+  std::optional<Value> root = parse_document(text, *diagnostics, core_range);
+  if (!root) return {nullptr, diagnostics->to_error()};
+  state->root = std::move(*root);
+
+  const bool empty = state->root.members.empty();
+  Environment environment(overrides.read_environment);
+  apply_core_environment(environment, state->root);
+  apply_assignments(assignments_of(overrides), state->root, *diagnostics);
+  if (!app_places.empty()) place_app(app_places, state->root);
+  check_version(state->root, empty, *diagnostics);
+  check_sections(state->root, *diagnostics);
+  const auto mark_faulty = [&](std::string_view section, size_t errors_before) {
+    if (diagnostics->error_count() > errors_before) state->faulty.emplace(section);
+  };
+  for (const std::string& section : core_sections()) {
+    const size_t before = diagnostics->error_count();
+    read_core_section(section, *state, *diagnostics);
+    mark_faulty(section, before);
+  }
+  complete_core_tables(*state, *diagnostics);
+  find_search_dirs(*state, overrides, *diagnostics);
+
+  Selector selector(*state, environment, *diagnostics);
+  for (const plugin::Kind& kind : plugin::kinds()) {
+    const size_t before = diagnostics->error_count();
+    selector.select(kind, needs, every_section);
+    mark_faulty(kind.section, before);
+  }
+  environment.report_unknown(*diagnostics);
+  state->opening = {std::move(text), name, needs, overrides};
+  for (const auto& [section, selection] : state->selections) {
+    if (selection.plugin != nullptr) state->opening.needs.insert(section);
+  }
+  Examined made;
+  if (diagnostics->failed()) made.error = diagnostics->to_error();
+  state->diagnostics = std::move(diagnostics);
+  made.state = std::move(state);
+  return made;
 }
 
 }  // namespace
@@ -256,33 +335,17 @@ Result<StatePtr> open_text(std::string text, const fs::path& name, const ConfigN
   for (const std::string& need : needs) {
     if (plugin::kind_of(need) == nullptr)
       return failed(Status::kInvalidArgument, fmt::format("[{}] is not a section of any plugin kind", need),
-                    ExitCode::kUsage);
+                    Origin::kInput);
   }
-  auto state = std::make_shared<detail::ConfigState>();
-  auto diagnostics = std::make_shared<Diagnostics>(name.string(), text);
-  state->file = absolute_here(name);
-  std::optional<Value> root = parse_document(text, *diagnostics);
-  if (!root) return tl::unexpected<Error>(diagnostics->to_error());
-  state->root = std::move(*root);
+  Examined made = read_config(std::move(text), name, needs, overrides, every_section, app_places);
+  if (made.error) return tl::unexpected<Error>(std::move(*made.error));
+  return std::move(made.state);
+}
 
-  const bool empty = state->root.members.empty();
-  Environment environment(overrides.read_environment);
-  apply_core_environment(environment, state->root);
-  apply_assignments(assignments_of(overrides), state->root, *diagnostics);
-  if (!app_places.empty()) place_app(app_places, state->root);
-  check_version(state->root, empty, *diagnostics);
-  check_sections(state->root, *diagnostics);
-  for (const std::string& section : core_sections()) read_core_section(section, *state, *diagnostics);
-  complete_core_tables(*state, *diagnostics);
-  find_search_dirs(*state, overrides, *diagnostics);
-
-  Selector selector(*state, environment, *diagnostics);
-  for (const plugin::Kind& kind : plugin::kinds()) selector.select(kind, needs, every_section);
-  environment.report_unknown(*diagnostics);
-  if (diagnostics->failed()) return tl::unexpected<Error>(diagnostics->to_error());
-  state->diagnostics = std::move(diagnostics);
-  state->opening = {std::move(text), name, needs, overrides};
-  return StatePtr(std::move(state));
+Examined examine(const fs::path& file, const ConfigOverrides& overrides) {
+  Result<std::string> text = read_text(file);
+  if (!text) return {nullptr, text.error()};
+  return read_config(std::move(*text), file, {}, overrides, true, {});
 }
 
 std::vector<std::string> warnings(const detail::ConfigState& state) {

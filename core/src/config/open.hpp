@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,15 @@ Result<StatePtr> open_state(const std::filesystem::path& file, const ConfigNeeds
 Result<StatePtr> open_text(std::string text, const std::filesystem::path& name, const ConfigNeeds& needs,
                            const ConfigOverrides& overrides, bool every_section = false,
                            std::string_view app_places = {});
+
+/// A config as far as it can be read.
+struct Examined {
+  StatePtr state;              ///< nullptr where the file cannot be read or is no TOML
+  std::optional<Error> error;  ///< everything that is wrong with it
+};
+/// What open_state with every section refuses, and what there is in spite of it: an option that is wrong or missing has
+/// its default.
+Examined examine(const std::filesystem::path& file, const ConfigOverrides& overrides);
 
 /// The search path without a config: --plugin-dir, PLIANT_PLUGIN_PATH, installed.
 Result<std::vector<plugin::SearchDir>> search_dirs(const ConfigOverrides& overrides);

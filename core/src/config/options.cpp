@@ -174,7 +174,7 @@ void store(plugin::OptionValues::State& values, size_t index, const pliant_optio
   values.set_integers(index, std::move(integers));
 }
 
-void report_missing(const pliant_option& option, const KeyPath& path, const Origin& fallback,
+void report_missing(const pliant_option& option, const KeyPath& path, const ValueOrigin& fallback,
                     Diagnostics& diagnostics) {
   const std::string range = range_text(option);
   diagnostics.error(fallback, fmt::format("{} is missing from [{}]: {}", option.key, dotted(path), option.doc),
@@ -209,7 +209,7 @@ Effective* CheckedTable::find(std::string_view key) {
 }
 
 CheckedTable check_options(const std::vector<pliant_option>& options, const Value* table, KeyPath path,
-                           const Origin& fallback, Diagnostics& diagnostics) {
+                           const ValueOrigin& fallback, Diagnostics& diagnostics) {
   CheckedTable checked;
   checked.path = std::move(path);
   checked.values.state().reset(options);

@@ -31,11 +31,16 @@ struct CheckedTable {
 /// Values for `options` from `table` (nullptr = nothing given). Every wrong value is a finding, and its default stands
 /// in. `fallback`: where to point when a required option is missing. Keys that are no option are not looked at.
 CheckedTable check_options(const std::vector<pliant_option>& options, const Value* table, KeyPath path,
-                           const Origin& fallback, Diagnostics& diagnostics);
+                           const ValueOrigin& fallback, Diagnostics& diagnostics);
 
 /// Reports a key that `path` does not have, with the near ones among `known` or all of them.
 void report_unknown_key(const Member& member, const KeyPath& path, const std::vector<std::string>& known,
                         Diagnostics& diagnostics, std::vector<std::string> notes = {});
+
+/// True where `option` names a .npy file with offsets or ids of rows.
+inline bool is_row_file(const pliant_option& option) {
+  return (option.flags & (PLIANT_OPTION_ROW_OFFSETS | PLIANT_OPTION_ROW_IDS)) != 0;
+}
 
 /// The keys of a table of options.
 std::vector<std::string> keys_of(const std::vector<pliant_option>& options);

@@ -61,6 +61,10 @@ void fill(Table<RunOptions>& o) {
       .at_least(0)
       .unit("steps");
   o.add("keep_snapshots", &R::keep_snapshots, "Number of snapshots to keep; older ones are removed.").at_least(1);
+  o.add("keep_best", &R::keep_best,
+        "Keep the snapshot whose state has the best value of this metric as well: of an evaluation of that state, or a "
+        "metric or the loss of the step before it; empty = none.");
+  o.add("best_is", &R::best_is, "Which value of keep_best is the best.").choices({"least", "most"});
   o.add("log_dir", &R::log_dir, "Directory for ledger, logs and snapshots of runs; relative to the working directory.");
   o.add("name", &R::name,
         "Name of the job; empty = the name of the config file, or of its folder if the file is pliant.toml.");
@@ -109,6 +113,11 @@ void fill(Table<BalancerOptions>& o) {
       .range(int64_t{0}, kMost);
   o.add("fit", &B::fit,
         "Fit both costs to the measured times of the ranks; the given values are used until enough are measured.");
+  o.add("costs", &B::costs,
+        "Cost of each sequence in place of cost_per_token and cost_per_square: a .npy file with one number, 0 or more, "
+        "for each sequence; only ratios matter. Relative to the config file.");
+  o.add("row_costs", &B::row_costs,
+        "Cost of each row of sampler rows, in the order of its offsets: a .npy file as for costs, which it replaces.");
 }
 
 void fill(Table<AcceleratorOptions>& o) {

@@ -9,6 +9,7 @@
 
 #include "base/environment.hpp"
 #include "base/suggest.hpp"
+#include "plugin/option_values.hpp"
 #include "plugin/record_check.hpp"
 
 namespace pliant::config {
@@ -103,10 +104,10 @@ void Selector::report_no_choice(const plugin::Kind& kind) {
                      {fmt::format("write use = \"{}\" below [{}]", example, kind.section), there_are(names)});
 }
 
-void Selector::report(const Origin& origin, const Error& error) {
+void Selector::report(const ValueOrigin& origin, const Error& error) {
   Finding finding;
   finding.origin = origin;
-  finding.exit_code = error.exit_code();
+  finding.error_origin = error.origin();
   finding.status = error.status();
   std::istringstream lines(error.message());
   std::getline(lines, finding.message);
@@ -136,7 +137,7 @@ bool Selector::open(Selection& selection, bool by_path) {
     }
     selection.file = *found;
   }
-  const Origin& origin = path != nullptr ? path->origin : selection.use_origin;
+  const ValueOrigin& origin = path != nullptr ? path->origin : selection.use_origin;
   auto opened = plugin::Plugin::open(selection.file, kind);
   if (!opened) {
     report(origin, opened.error());
@@ -146,7 +147,7 @@ bool Selector::open(Selection& selection, bool by_path) {
     report(origin, Error(Status::kFailedPrecondition,
                          fmt::format("plugin {} calls itself '{}', but use says '{}'", selection.file.string(),
                                      (*opened)->record().name, selection.use),
-                         ExitCode::kPlugin));
+                         Origin::kPlugin));
     return false;
   }
   selection.plugin = std::move(*opened);
@@ -178,12 +179,12 @@ void Selector::configure(Selection& selection) {
   if (parent != nullptr && member == nullptr) {
     member = unquoted_table(*parent, selection.use);
     if (member != nullptr) {
-      diagnostics_.error(member->key_origin, fmt::format("'{}' has a dot in it, so it stands in quotes", selection.use),
+      diagnostics_.error(member->key_origin, fmt::format("'{}' contains a dot and must be quoted", selection.use),
                          {fmt::format("write [{}]", dotted(path))});
     }
   }
   const Value* table = member == nullptr ? nullptr : &member->value;
-  Origin fallback = member != nullptr ? member->key_origin : selection.use_origin;
+  ValueOrigin fallback = member != nullptr ? member->key_origin : selection.use_origin;
   if (table != nullptr && table->type != Value::Type::kTable) {
     diagnostics_.error(fallback, fmt::format("[{}] must be a table, not {}", dotted(path), describe(*table)));
     table = nullptr;
@@ -199,6 +200,16 @@ void Selector::configure(Selection& selection) {
     }
   }
   selection.table = check_options(options, table, path, fallback, diagnostics_);
+  find_row_files(selection.table);
+}
+
+void Selector::find_row_files(CheckedTable& table) const {
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    Effective& row = table.rows[i];
+    if (!is_row_file(*row.option) || !row.is_set || row.value.text.empty()) continue;
+    row.value.text = absolute_from(row.value, state_.file.parent_path()).string();
+    table.values.state().set_text(i, row.value.text);
+  }
 }
 
 void Selector::check_keys(const Selection& selection) {
@@ -267,7 +278,7 @@ void Selector::report_idle_table(const Selection& selection, const Member& membe
     const bool begins_it = name.rfind(member.key + ".", 0) == 0;
     if (!begins_it || table == nullptr || unquoted_table(*table, name) == nullptr) continue;
     if (name == selection.use) return;  // reported where it was configured
-    diagnostics_.warning(member.key_origin, fmt::format("'{}' has a dot in it, so it stands in quotes", name),
+    diagnostics_.warning(member.key_origin, fmt::format("'{}' contains a dot and must be quoted", name),
                          {fmt::format("write [{}]", dotted({std::string(selection.kind->section), name}))});
     return;
   }

@@ -39,6 +39,8 @@ class Selector {
   std::vector<Selection> links_of(std::string_view key, const Selection& used, bool needed);
   [[nodiscard]] bool is_link(const plugin::Kind& kind, std::string_view name) const;
   void configure(Selection& selection);
+  /// Makes the paths of files of rows absolute.
+  void find_row_files(CheckedTable& table) const;
   /// The table of `name` in `section` where its header lacks the quotes that a dot needs; nullptr when there is none.
   static const Member* unquoted_table(const Value& section, std::string_view name);
   void check_keys(const Selection& selection);
@@ -46,7 +48,7 @@ class Selector {
   void check_unused_tables(const Selection& selection, bool needed);
   void check_unused_table(const plugin::Kind& kind, const Member& member);
   void report_idle_table(const Selection& selection, const Member& member, const std::vector<std::string>& known);
-  void report(const Origin& origin, const Error& error);
+  void report(const ValueOrigin& origin, const Error& error);
 
   std::vector<std::string> links_;  ///< names in [lr] schedule and then
   detail::ConfigState& state_;

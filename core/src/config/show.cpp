@@ -29,7 +29,7 @@ class Listing {
   }
 
  private:
-  void add(KeyPath path, Value value, const Origin& origin) {
+  void add(KeyPath path, Value value, const ValueOrigin& origin) {
     all_.push_back({std::move(path), std::move(value),
                     origin.layer == Layer::kDefault ? "default" : state_.diagnostics->where(origin)});
   }
@@ -98,7 +98,7 @@ class Listing {
       file =
           path == nullptr ? looked_up->string() : (state_.file.parent_path() / path->text).lexically_normal().string();
     }
-    add({section, "path"}, Value::of(file), path == nullptr ? Origin{} : path->origin);
+    add({section, "path"}, Value::of(file), path == nullptr ? ValueOrigin{} : path->origin);
   }
 
   const detail::ConfigState& state_;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace pliant::config {
 struct Selection {
   const plugin::Kind* kind = nullptr;
   std::string use;
-  Origin use_origin;                             ///< layer kDefault when nothing names it
+  ValueOrigin use_origin;                        ///< layer kDefault when nothing names it
   std::filesystem::path file;                    ///< absolute; empty when it was not looked for
   std::shared_ptr<const plugin::Plugin> plugin;  ///< nullptr when the section was not needed
   CheckedTable table;                            ///< its options, when plugin is set
@@ -49,7 +50,8 @@ struct ConfigState {
   std::vector<config::Selection> lr_schedule;  ///< the links of [lr] before use, when opened with the need "lr"
   std::vector<config::Selection> lr_then;      ///< and after it
   std::vector<plugin::SearchDir> search;       ///< in the order in which they are searched
-  std::shared_ptr<const config::Diagnostics> diagnostics;  ///< warnings, and how to show a position
+  std::shared_ptr<const config::Diagnostics> diagnostics;  ///< what was found, and how to show a position
+  std::set<std::string, std::less<>> faulty;               ///< sections with errors: only config::examine gives such
 };
 
 }  // namespace pliant::detail

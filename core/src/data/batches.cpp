@@ -70,8 +70,10 @@ struct Batches::State {
       if (opened_at.has_begun(epoch) && made.facts().digest != opened_at.rows) {
         throw Error(
             Status::kFailedPrecondition,
-            fmt::format("{} gives other rows for epoch {} than when the position was saved", sampler.name, epoch),
-            ExitCode::kUsage);
+            fmt::format(
+                "{} gives other rows for epoch {} than when the position was saved; its plugin is another one now",
+                sampler.name, epoch),
+            Origin::kInput);
       }
       current = std::move(made);
     }
@@ -124,6 +126,15 @@ struct Batches::State {
     digest.add(dataset.lengths.view());
     digest.add(dataset.loss_tokens.view());
     if (dataset.content != 0) digest.add(dataset.content);
+    if (!dataset.rows.empty()) {
+      digest.add(std::string_view("rows"));
+      digest.add(dataset.rows.offsets.view());
+      digest.add(dataset.rows.ids.view());
+    }
+    if (!dataset.costs.empty()) {
+      digest.add(std::string_view("costs"));
+      digest.add(dataset.costs.view());
+    }
     return digest.value();
   }
 
@@ -145,10 +156,18 @@ struct Batches::State {
     return data::packing_of(planner, *table);
   }
 
+  [[nodiscard]] std::string name_of_data() const {
+    std::string name = dataset.source.empty() ? "the data set" : dataset.source;
+    const bool has_rows = !dataset.rows.empty();
+    if (!has_rows && dataset.costs.empty()) return name;
+    return fmt::format("{} with its {}{}", name, has_rows ? "rows" : "costs",
+                       has_rows && !dataset.costs.empty() ? " and costs" : "");
+  }
+
   [[nodiscard]] data::Position position() const {
     const pliant_plugin& record = instance.plugin().record();
     data::Position here{fmt::format("{} {}", record.name, record.version),
-                        dataset.source.empty() ? "the data set" : dataset.source,
+                        name_of_data(),
                         dataset.lengths.size(),
                         data_digest,
                         seed,
@@ -190,6 +209,7 @@ struct Batches::State {
 
 std::unique_ptr<Batches::State> Batches::State::open(const Config& config, const Plan& plan, Dataset dataset) {
   or_throw(data::check_dataset(dataset));
+  dataset = complete_dataset(config, std::move(dataset));
   if (plan.global_batch < 1) {
     throw Error(Status::kInvalidArgument,
                 fmt::format("the plan has a global batch of {} rows; it must be at least 1", plan.global_batch));
@@ -355,6 +375,13 @@ int64_t Batches::next_step() const {
   return state_->next_step;
 }
 
+void Batches::seek(int64_t step) {
+  if (step < 0) throw Error(Status::kOutOfRange, fmt::format("step {}: steps are counted from 0", step));
+  if (step == state_->next_step) return;
+  state_->next_step = step;
+  state_->rows_of_last = 0;
+}
+
 std::string Batches::save() const {
   return data::to_bytes(state_->position());
 }
@@ -364,7 +391,10 @@ void Batches::load(std::string_view saved) {
   or_throw(data::check_same_batches(position, state_->position()));
   state_->next_step = position.step;
   state_->rows_of_last = position.rows;
-  if (position.epoch > state_->counted_epochs()) state_->count_from(position.epoch, position.first_step);
+  if (position.epoch < 0) return;
+  state_->opened_at = position;
+  const bool is_counted = position.epoch >= state_->counted_from && position.epoch <= state_->counted_epochs();
+  if (!is_counted) state_->count_from(position.epoch, position.first_step);
 }
 
 uint64_t Batches::fingerprint() const {

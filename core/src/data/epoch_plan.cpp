@@ -113,7 +113,7 @@ class Inspection {
     return failed(Status::kFailedPrecondition,
                   fmt::format("{} leaves nothing to train on in epoch {}: it drops all {} sequences ({})",
                               sampler_.name, inputs_.epoch, inputs_.dataset.lengths.size(), counts),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
 
   const Sampler& sampler_;

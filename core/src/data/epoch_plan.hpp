@@ -15,7 +15,7 @@
 
 namespace pliant::data {
 
-/// A set that a job can be trained on: not empty, lengths >= 1, loss tokens 0..length. Exit 2.
+/// A set that a job can be trained on: not empty, lengths >= 1, loss tokens 0..length. kInput.
 Result<> check_dataset(const Dataset& dataset);
 
 /// What a look at all rows told.
@@ -32,7 +32,7 @@ Batch batch_of(RowBlock block, const Dataset& dataset, const Truncations& trunca
 class EpochPlan {
  public:
   /// Asks `sampler` (which must outlive it and plans no other epoch meanwhile) and checks the answer; O(entries).
-  /// Memory: a bit a sequence, and what it keeps. Exit 2 when no row is left; exit 3 when the sampler breaks its
+  /// Memory: a bit a sequence, and what it keeps. kInput when no row is left; kPlugin when the sampler breaks its
   /// contract. `inputs.dataset` was checked before.
   static Result<EpochPlan> make(const Sampler& sampler, EpochInputs inputs);
 

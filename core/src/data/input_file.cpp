@@ -16,7 +16,7 @@ namespace {
 
 tl::unexpected<Error> cannot_read(const std::filesystem::path& file, const std::string& why,
                                   Status status = Status::kFailedPrecondition) {
-  return failed(status, fmt::format("cannot read {}: {}", file.string(), why), ExitCode::kUsage);
+  return failed(status, fmt::format("cannot read {}: {}", file.string(), why), Origin::kInput);
 }
 
 tl::unexpected<Error> cannot_read(const std::filesystem::path& file, int reason) {

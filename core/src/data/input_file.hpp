@@ -19,14 +19,14 @@ namespace pliant::data {
 /// A regular file that is open for reading, of the size that it had then.
 class InputFile {
  public:
-  /// kNotFound or kFailedPrecondition, exit 2, with the file's name. Does not wait for a pipe's writer: that is
+  /// kNotFound or kFailedPrecondition, kInput, with the file's name. Does not wait for a pipe's writer: that is
   /// refused.
   static Result<InputFile> open(const std::filesystem::path& file);
 
   [[nodiscard]] uint64_t size() const { return static_cast<uint64_t>(opened_.st_size); }
-  /// Reads `size` bytes at `offset`. kFailedPrecondition, exit 2, when the file has become too short for that.
+  /// Reads `size` bytes at `offset`. kFailedPrecondition, kInput, when the file has become too short for that.
   Result<> read(char* into, size_t size, uint64_t offset) const;
-  /// kFailedPrecondition, exit 2, when somebody has written to the file since it was opened. Called after the last
+  /// kFailedPrecondition, kInput, when somebody has written to the file since it was opened. Called after the last
   /// read.
   [[nodiscard]] Result<> check_unchanged() const;
 

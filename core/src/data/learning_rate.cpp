@@ -51,7 +51,7 @@ struct Base {
 
 Result<Base> chosen_base(const LrOptions& options, const BatchSize& mean_batch) {
   const auto refuse = [](std::string message) {
-    return failed(Status::kInvalidArgument, std::move(message), ExitCode::kUsage);
+    return failed(Status::kInvalidArgument, std::move(message), Origin::kInput);
   };
   if (!std::isfinite(options.base_lr)) return refuse(fmt::format("[lr] base_lr = {} is not finite", options.base_lr));
   if (!std::isfinite(options.base_batch) || options.base_batch < 0) {

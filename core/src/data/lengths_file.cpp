@@ -24,9 +24,11 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "lengths files are written as memory has them");
 
 constexpr std::array<char, 8> kLengthsMagic{'P', 'L', 'I', 'A', 'N', 'T', 'D', 'S'};
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
+constexpr uint32_t kWithoutRows = 3;     // what is written where there are neither rows nor costs
 constexpr uint32_t kWithoutContent = 2;  // the version before, which is still read
 constexpr size_t kHeaderWithoutContent = 32;
+constexpr size_t kHeaderWithoutRows = 40;
 
 struct Header {
   std::array<char, 8> magic = kLengthsMagic;
@@ -34,10 +36,21 @@ struct Header {
   uint32_t reserved = 0;
   uint64_t lengths = 0;
   uint64_t loss_tokens = 0;
-  uint64_t content = 0;  ///< Dataset::content; since version 3
-  [[nodiscard]] size_t size() const { return version == kWithoutContent ? kHeaderWithoutContent : sizeof(Header); }
+  uint64_t content = 0;      ///< Dataset::content; since version 3
+  uint64_t row_offsets = 0;  ///< as the next two: numbers of 64 bits that follow; since version 4
+  uint64_t row_ids = 0;
+  uint64_t costs = 0;
+  [[nodiscard]] size_t size() const {
+    if (version == kWithoutContent) return kHeaderWithoutContent;
+    return version == kWithoutRows ? kHeaderWithoutRows : sizeof(Header);
+  }
+  [[nodiscard]] bool has_rows() const { return version == kVersion; }
+  [[nodiscard]] uint64_t counts() const { return lengths + loss_tokens; }
+  /// So that numbers of 64 bits lie where memory wants them.
+  [[nodiscard]] uint64_t padding() const { return has_rows() ? counts() % 2 * sizeof(int32_t) : 0; }
+  [[nodiscard]] uint64_t numbers() const { return row_offsets + row_ids + costs; }
 };
-static_assert(sizeof(Header) == 40);
+static_assert(sizeof(Header) == 64);
 
 Error system_error(std::string_view action, const std::filesystem::path& file, int number) {
   const auto status = number == ENOENT                                           ? Status::kNotFound
@@ -110,11 +123,30 @@ void append(Draft& draft, const Lengths& values) {
   draft.append(values.data(), values.size() * sizeof(int32_t));
 }
 
+void append(Draft& draft, const Integers& values) {
+  draft.append(values.data(), values.size() * sizeof(int64_t));
+}
+
+/// What differs in words, where the data set itself is the same.
+std::string other_rows(const Dataset& there, const Dataset& dataset) {
+  const bool same_rows = there.rows.offsets == dataset.rows.offsets && there.rows.ids == dataset.rows.ids;
+  if (same_rows && there.costs == dataset.costs) return {};
+  return same_rows ? "costs" : "rows";
+}
+
 Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset) {
   Result<Dataset> there = read_dataset(file);
   if (!there) return failed(std::move(there));
   const bool other_content = there->content != 0 && dataset.content != 0 && there->content != dataset.content;
-  if (there->lengths == dataset.lengths && there->loss_tokens == dataset.loss_tokens && !other_content) return {};
+  if (there->lengths == dataset.lengths && there->loss_tokens == dataset.loss_tokens && !other_content) {
+    const std::string other = other_rows(*there, dataset);
+    if (other.empty()) return {};
+    return failed(Status::kFailedPrecondition,
+                  fmt::format("the given {0} have changed: this job began with others, in {1}. All workers, also of a "
+                              "resumed job, must give the same {0}: restore them, or start a new run",
+                              other, file.string()),
+                  Origin::kInput);
+  }
   return failed(
       Status::kFailedPrecondition,
       fmt::format(
@@ -122,7 +154,7 @@ Result<> same_as_there(const std::filesystem::path& file, const Dataset& dataset
           "resumed job, must load the same data in the same order: restore the data, or start a new run",
           dataset.source.empty() ? "the data set" : dataset.source, dataset.lengths.size(), there->lengths.size(),
           file.string()),
-      ExitCode::kUsage);
+      Origin::kInput);
 }
 
 /// The header, checked against the size of the file.
@@ -140,17 +172,23 @@ Result<Header> checked_header(const std::filesystem::path& file, std::string_vie
   const auto too_short = [&] { return damaged(fmt::format("{} bytes are fewer than its header has", bytes.size())); };
   if (bytes.size() < kHeaderWithoutContent) return too_short();
   std::memcpy(static_cast<void*>(&header), bytes.data(), kHeaderWithoutContent);
-  if (header.version != kVersion && header.version != kWithoutContent) {
-    return failed(Status::kUnimplemented, fmt::format("{} has format version {}; this Pliant reads versions {} and {}",
+  if (header.version < kWithoutContent || header.version > kVersion) {
+    return failed(Status::kUnimplemented, fmt::format("{} has format version {}; this Pliant reads versions {} to {}",
                                                       file.string(), header.version, kWithoutContent, kVersion));
   }
   if (bytes.size() < header.size()) return too_short();
   std::memcpy(&header, bytes.data(), header.size());
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max() / 32;
-  if (header.lengths > kMost || (header.loss_tokens != 0 && header.loss_tokens != header.lengths)) {
+  if (header.lengths > kMost / 4 || (header.loss_tokens != 0 && header.loss_tokens != header.lengths)) {
     return damaged(fmt::format("it declares {} lengths and {} loss token counts", header.lengths, header.loss_tokens));
   }
-  const uint64_t expected = header.size() + (header.lengths + header.loss_tokens) * sizeof(int32_t) + sizeof(uint32_t);
+  const bool has_costs = header.costs == 0 || header.costs == header.lengths;
+  if (header.row_offsets > kMost / 4 || header.row_ids > kMost / 4 || !has_costs) {
+    return damaged(fmt::format("it declares {} offsets and {} ids of rows, and {} costs", header.row_offsets,
+                               header.row_ids, header.costs));
+  }
+  const uint64_t expected = header.size() + header.counts() * sizeof(int32_t) + header.padding() +
+                            header.numbers() * sizeof(int64_t) + sizeof(uint32_t);
   if (bytes.size() != expected) {
     return damaged(fmt::format("{} sequences need {} bytes, it has {}", header.lengths, expected, bytes.size()));
   }
@@ -172,9 +210,18 @@ Result<> write_dataset_once(const std::filesystem::path& file, const Dataset& da
   header.lengths = dataset.lengths.size();
   header.loss_tokens = dataset.loss_tokens.size();
   header.content = dataset.content;
-  draft.append(&header, sizeof(header));
+  header.row_offsets = dataset.rows.offsets.size();
+  header.row_ids = dataset.rows.ids.size();
+  header.costs = dataset.costs.size();
+  if (header.numbers() == 0) header.version = kWithoutRows;
+  draft.append(&header, header.size());
   append(draft, dataset.lengths);
   append(draft, dataset.loss_tokens);
+  constexpr std::array<char, sizeof(int32_t)> kPadding{};
+  draft.append(kPadding.data(), header.padding());
+  append(draft, dataset.rows.offsets);
+  append(draft, dataset.rows.ids);
+  append(draft, dataset.costs);
   if (const int number = draft.finish(); number != 0) {
     return tl::unexpected<Error>(system_error("write", draft.name(), number));
   }
@@ -194,7 +241,17 @@ Result<Dataset> read_dataset(const std::filesystem::path& file) {
     const auto* start = reinterpret_cast<const int32_t*>(bytes.data() + header->size()) + first;
     return count == 0 ? Lengths() : Lengths(std::span(start, count), *read);
   };
-  return Dataset{values(0, header->lengths), values(header->lengths, header->loss_tokens), {}, header->content};
+  Dataset dataset{values(0, header->lengths), values(header->lengths, header->loss_tokens), {}, header->content};
+  if (!header->has_rows()) return dataset;
+  const size_t start = header->size() + header->counts() * sizeof(int32_t) + header->padding();
+  const auto integers = [&](uint64_t first, uint64_t count) {
+    const auto* from = reinterpret_cast<const int64_t*>(bytes.data() + start) + first;
+    return count == 0 ? Integers() : Integers(std::span(from, count), *read);
+  };
+  dataset.rows.offsets = integers(0, header->row_offsets);
+  dataset.rows.ids = integers(header->row_offsets, header->row_ids);
+  dataset.costs = integers(header->row_offsets + header->row_ids, header->costs);
+  return dataset;
 }
 
 }  // namespace pliant::data

@@ -1,7 +1,9 @@
 // The lengths file: a Dataset in a run directory, so that the agent and all workers plan from the same numbers.
 //
-// Little-endian: "PLIANTDS", u32 version 2, u32 0, u64 N sequences, u64 M loss token counts (0 or N), int32 length[N],
-// int32 loss_tokens[M], u32 CRC-32 (ISO-HDLC) of all bytes before it.
+// Little-endian: "PLIANTDS", u32 version 3, u32 0, u64 N sequences, u64 M loss token counts (0 or N), u64 content,
+// int32 length[N], int32 loss_tokens[M], u32 CRC-32 (ISO-HDLC) of all bytes before it. With rows or costs version 4:
+// behind content u64 O offsets of rows, u64 I ids of rows and u64 C costs (0 or N); behind the loss tokens four bytes
+// of 0 where N + M is odd, int64 offset[O], int64 id[I], int64 cost[C].
 #pragma once
 
 #include <filesystem>

@@ -67,7 +67,7 @@ Result<LrLink> LrLink::make(plugin::Instance instance) {
 }
 
 tl::unexpected<Error> LrLink::broke(const std::string& how) const {
-  return failed(Status::kInternal, fmt::format("lr '{}' violates its contract: {}", name(), how), ExitCode::kPlugin);
+  return failed(Status::kInternal, fmt::format("lr '{}' violates its contract: {}", name(), how), Origin::kPlugin);
 }
 
 tl::unexpected<Error> LrLink::refused(int32_t status, const pliant_error& error) const {
@@ -90,12 +90,12 @@ Result<> LrLink::check_optimizer(int32_t optimizer) const {
     return failed(Status::kFailedPrecondition,
                   fmt::format("lr '{}' depends on the optimizer: set [lr] optimizer; the rule is valid for {} only{}",
                               name(), optimizers(), why),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   return failed(Status::kFailedPrecondition,
                 fmt::format("lr '{}' is valid for {} only, and [lr] optimizer is \"{}\"{}", name(), optimizers(),
                             name_of(optimizer), why),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 Result<pliant_lr_output> LrLink::scale(const pliant_lr_input& input) const {
@@ -120,7 +120,7 @@ Result<> LrLink::commit(const pliant_lr_input& input, const pliant_lr_output& an
   if (threw) return broke(error.message);
   if (status != PLIANT_OK) {  // gradients that it cannot use: no option is wrong
     const Error refusal = refused(status, error).value();
-    return failed(refusal.status(), refusal.message(), ExitCode::kPlugin);
+    return failed(refusal.status(), refusal.message(), Origin::kPlugin);
   }
   return {};
 }

@@ -15,14 +15,14 @@ int32_t optimizer_of(const std::string& name);
 
 class LrLink {
  public:
-  /// Asks the rule to describe itself; kInternal (exit 3) when it breaks its contract.
+  /// Asks the rule to describe itself; kInternal (kPlugin) when it breaks its contract.
   static Result<LrLink> make(plugin::Instance instance);
 
   [[nodiscard]] std::string name() const { return instance_.plugin().record().name; }
   /// The families that it is valid for, by name; "any" for all.
   [[nodiscard]] std::string optimizers() const;
   [[nodiscard]] bool wants(uint32_t flag) const { return (flags_ & flag) != 0; }
-  /// kFailedPrecondition (exit 2) with the rule's reason when it is not valid for that family.
+  /// kFailedPrecondition (kInput) with the rule's reason when it is not valid for that family.
   [[nodiscard]] Result<> check_optimizer(int32_t optimizer) const;
 
   /// The answer to `input`, whose `previous` is set.

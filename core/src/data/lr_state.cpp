@@ -47,7 +47,7 @@ Result<std::string> unpack_lr_state(std::string_view packed, std::string_view ru
         fmt::format(
             "the saved learning-rate state belongs to rule '{}', but [lr] uses '{}'; use the saved rule to resume",
             writer, rule),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
   return std::string(state);
 }

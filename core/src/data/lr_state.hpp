@@ -13,7 +13,7 @@ namespace pliant::data {
 /// `chain`: the names of the rules, joined by '+'.
 std::string pack_lr_state(std::string_view chain, std::string_view state);
 
-/// The state inside `packed`. kDataLoss for damaged bytes; kFailedPrecondition (exit 2) when another chain wrote it.
+/// The state inside `packed`. kDataLoss for damaged bytes; kFailedPrecondition (kInput) when another chain wrote it.
 Result<std::string> unpack_lr_state(std::string_view packed, std::string_view chain);
 
 /// What is packed.

@@ -91,7 +91,7 @@ class Assembly {
 
   [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(made_.rows.size()); }
 
-  PaddedMicroBatch finish() {
+  MicroBatch finish() {
     if (padding_.to == PadTo::kMicroBatch) {
       std::fill(made_.lengths.begin(), made_.lengths.end(), rounded_up(longest_, padding_.multiple));
     }
@@ -116,7 +116,7 @@ class Assembly {
 
   const Dataset& dataset_;
   Padding padding_;
-  PaddedMicroBatch made_;
+  MicroBatch made_;
   int64_t longest_ = 0;
 };
 
@@ -158,11 +158,11 @@ class Shares {
         fmt::format("{} rows cannot be divided evenly among {} ranks: rank 0 gets {}, rank {} gets {}; use a world "
                     "size that divides them, one_shape, which fills up with empty lines, or uneven shares",
                     rows_, layout_.world_size, of(0).count, layout_.world_size - 1, of(layout_.world_size - 1).count),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
 
-  [[nodiscard]] std::vector<PaddedMicroBatch> micro_batches(int64_t rank, const Padding& padding) const {
-    std::vector<PaddedMicroBatch> made;
+  [[nodiscard]] std::vector<MicroBatch> micro_batches(int64_t rank, const Padding& padding) const {
+    std::vector<MicroBatch> made;
     Assembly assembly(dataset_, padding);
     const Share share = of(rank);
     size_t at = 0;
@@ -180,23 +180,23 @@ class Shares {
   }
 
   /// The micro-batches of `rank` filled up to the shape that fits those of all ranks.
-  [[nodiscard]] std::vector<PaddedMicroBatch> in_one_shape(int64_t rank) const {
+  [[nodiscard]] std::vector<MicroBatch> in_one_shape(int64_t rank) const {
     Padding plain = layout_.padding;
     plain.to = PadTo::kNothing;
-    std::vector<PaddedMicroBatch> made = micro_batches(rank, plain);
+    std::vector<MicroBatch> made = micro_batches(rank, plain);
     size_t number = made.size();
     size_t lines = 0;
     int64_t longest = 0;
     for (int64_t other = 0; other < layout_.world_size && of(other).count > 0; ++other) {
-      const std::vector<PaddedMicroBatch> theirs = micro_batches(other, plain);
+      const std::vector<MicroBatch> theirs = micro_batches(other, plain);
       number = std::max(number, theirs.size());
-      for (const PaddedMicroBatch& one : theirs) {
+      for (const MicroBatch& one : theirs) {
         lines = std::max(lines, one.lengths.size());
         for (const int64_t length : one.lengths) longest = std::max(longest, length);
       }
     }
     made.resize(number);
-    for (PaddedMicroBatch& one : made) {
+    for (MicroBatch& one : made) {
       one.empty_lines = static_cast<int64_t>(lines - one.lengths.size());
       one.lengths.assign(lines, longest);
     }
@@ -212,7 +212,7 @@ class Shares {
 
 }  // namespace
 
-PaddedMicroBatch pad_rows(const Batch& batch, RowRange rows, const Dataset& dataset, const Padding& padding) {
+MicroBatch pad_rows(const Batch& batch, RowRange rows, const Dataset& dataset, const Padding& padding) {
   require_at_least_1(padding.multiple, "multiple");
   if (rows.first < 0 || rows.count < 0 || rows.first > rows_of(batch) - rows.count) {
     throw Error(Status::kOutOfRange,
@@ -225,8 +225,8 @@ PaddedMicroBatch pad_rows(const Batch& batch, RowRange rows, const Dataset& data
   return assembly.finish();
 }
 
-std::vector<PaddedMicroBatch> padded_micro_batches(std::span<const Batch> batches, const Dataset& dataset,
-                                                   const Layout& layout, int64_t rank) {
+std::vector<MicroBatch> padded_micro_batches(std::span<const Batch> batches, const Dataset& dataset,
+                                             const Layout& layout, int64_t rank) {
   require_at_least_1(layout.world_size, "world size");
   require_at_least_1(layout.micro_batch, "micro-batch");
   require_at_least_1(layout.granule, "granule");
@@ -241,8 +241,8 @@ std::vector<PaddedMicroBatch> padded_micro_batches(std::span<const Batch> batche
   return shares.micro_batches(rank, layout.padding);
 }
 
-std::vector<PaddedMicroBatch> padded_micro_batches(const Batch& batch, const Dataset& dataset, const Layout& layout,
-                                                   int64_t rank) {
+std::vector<MicroBatch> padded_micro_batches(const Batch& batch, const Dataset& dataset, const Layout& layout,
+                                             int64_t rank) {
   return padded_micro_batches(std::span(&batch, 1), dataset, layout, rank);
 }
 

@@ -16,7 +16,7 @@ Result<Packing> packing_of(const Sampler& sampler, const pliant_packing* table) 
       ask(sampler, 0, "report", [&](pliant_error* error) { return table->report(sampler.self, &report, error); });
   if (!asked) return failed(std::move(asked));
   if (const std::string fault = sdk::packing_fault(report); !fault.empty()) {
-    return failed(Status::kInternal, fmt::format("{} broke its contract: {}", sampler.name, fault), ExitCode::kPlugin);
+    return failed(Status::kInternal, fmt::format("{} broke its contract: {}", sampler.name, fault), Origin::kPlugin);
   }
   Packing packing;
   packing.unit = kUnits[static_cast<size_t>(report.unit)];

@@ -9,7 +9,7 @@
 namespace pliant::data {
 
 /// What `table` (nullptr = the sampler reports nothing) says of the current epoch of `sampler`; without efficiency.
-/// Exit 3 when it breaks its contract.
+/// kPlugin when it breaks its contract.
 Result<Packing> packing_of(const Sampler& sampler, const pliant_packing* table);
 
 }  // namespace pliant::data

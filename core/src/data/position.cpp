@@ -22,10 +22,10 @@ uint32_t checksum(std::string_view text) {
 }
 
 tl::unexpected<Error> damaged(const std::string& how) {
-  return failed(Status::kDataLoss, fmt::format("this is not a saved position: {}", how), ExitCode::kUsage);
+  return failed(Status::kDataLoss, fmt::format("this is not a saved position: {}", how), Origin::kInput);
 }
 tl::unexpected<Error> differs(const std::string& how) {
-  return failed(Status::kFailedPrecondition, how, ExitCode::kUsage);
+  return failed(Status::kFailedPrecondition, how, Origin::kInput);
 }
 tl::unexpected<Error> other_options() {
   return differs("the position was saved with other sampler options than those of the config");
@@ -84,7 +84,7 @@ Result<Position> parse_position(std::string_view bytes) {
     return failed(Status::kUnimplemented,
                   fmt::format("this saved position has format version {}; this Pliant reads versions up to {}",
                               version.dump(), kPositionVersion),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   try {
     Position position;

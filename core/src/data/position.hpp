@@ -31,7 +31,7 @@ struct Position {
 std::string to_bytes(const Position& position);
 /// kDataLoss for bytes that are none, were cut off or changed; kUnimplemented for those of a later version.
 Result<Position> parse_position(std::string_view bytes);
-/// kFailedPrecondition, exit 2: `saved` does not lead into batches that begin where `now` is; says what differs.
+/// kFailedPrecondition, kInput: `saved` does not lead into batches that begin where `now` is; says what differs.
 Result<> check_same_batches(const Position& saved, const Position& now);
 /// The same by `options` in place of the fingerprint, which takes a plan of epoch 0.
 Result<> check_same_options(const Position& saved, const Position& now);

@@ -66,7 +66,7 @@ class RowSource {
 /// Asks for the epoch's rows: streams them where `sampler` can, else has it plan. Views `sampler` and `inputs`.
 Result<std::unique_ptr<RowSource>> open_rows(const Sampler& sampler, const EpochInputs& inputs);
 
-/// The sampler broke its contract: kInternal, exit 3.
+/// The sampler broke its contract: kInternal, kPlugin.
 [[nodiscard]] tl::unexpected<Error> broke(const Sampler& sampler, int64_t epoch, const std::string& how);
 
 }  // namespace pliant::data

@@ -5,7 +5,7 @@ namespace pliant::data {
 
 tl::unexpected<Error> broke(const Sampler& sampler, int64_t epoch, const std::string& how) {
   return failed(Status::kInternal, fmt::format("{} violates its contract in epoch {}: {}", sampler.name, epoch, how),
-                ExitCode::kPlugin);
+                Origin::kPlugin);
 }
 
 pliant_epoch_request request_of(const EpochInputs& inputs) {
@@ -18,6 +18,11 @@ pliant_epoch_request request_of(const EpochInputs& inputs) {
   request.lengths = inputs.dataset.lengths.data();
   const Lengths& loss_tokens = inputs.dataset.loss_tokens;
   request.loss_tokens = loss_tokens.empty() ? nullptr : loss_tokens.data();
+  const GivenRows& rows = inputs.dataset.rows;
+  if (rows.empty()) return request;
+  request.given_rows = rows.count();
+  request.row_offsets = reinterpret_cast<const uint64_t*>(rows.offsets.data());  // none is negative
+  request.row_ids = rows.ids.data();
   return request;
 }
 

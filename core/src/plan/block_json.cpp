@@ -68,10 +68,10 @@ Result<Json> parse_object(std::string_view text, const std::string& origin) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // the parser would skip it
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded() || text.starts_with(kByteOrderMark))
-    return failed(Status::kInvalidArgument, origin + ": not JSON", ExitCode::kUsage);
+    return failed(Status::kInvalidArgument, origin + ": not JSON", Origin::kInput);
   if (!json.is_object()) {
     return failed(Status::kInvalidArgument, fmt::format("{}: expected a JSON object, found {}", origin, shown(json)),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   return json;
 }
@@ -82,7 +82,7 @@ tl::unexpected<Error> scheduler_differs(std::string_view key, const Json& theirs
                 fmt::format("{0} is {1} for the scheduler ({3}) but {2} for this job; start the job with the "
                             "scheduler's config, or unset {3}",
                             key, shown(theirs), shown(ours), variable),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 }  // namespace pliant

@@ -9,7 +9,7 @@
 
 namespace pliant {
 
-/// An object, or kInvalidArgument (exit 2) that begins with `origin`.
+/// An object, or kInvalidArgument (kInput) that begins with `origin`.
 Result<nlohmann::json> parse_object(std::string_view text, const std::string& origin);
 
 /// A number or a boolean, which counts as 0 or 1, as in Python.
@@ -22,7 +22,7 @@ bool same(const nlohmann::json& a, const nlohmann::json& b);
 std::string shown(const nlohmann::json& value);
 std::string shown_key(const std::string& key);
 
-/// `KEY is THEIRS for the scheduler (VARIABLE) but OURS for this job; ...`, kFailedPrecondition, exit 2.
+/// `KEY is THEIRS for the scheduler (VARIABLE) but OURS for this job; ...`, kFailedPrecondition, kInput.
 tl::unexpected<Error> scheduler_differs(std::string_view key, const nlohmann::json& theirs, const nlohmann::json& ours,
                                         const std::string& variable);
 

@@ -72,13 +72,13 @@ Result<Block> read(std::string_view text, const std::string& origin) {
     if (json.contains(key)) {
       *field = json[key];
     } else if (enabled) {
-      return failed(Status::kInvalidArgument, fmt::format("{}: {} is missing", origin, key), ExitCode::kUsage);
+      return failed(Status::kInvalidArgument, fmt::format("{}: {} is missing", origin, key), Origin::kInput);
     }
   }
   if (json.contains("version")) block.version = json["version"];
   std::string fault = micro_batch_fault(block.micro_batch_sizes);
   if (fault.empty()) fault = range_fault(json);
-  if (!fault.empty()) return failed(Status::kInvalidArgument, fmt::format("{}: {}", origin, fault), ExitCode::kUsage);
+  if (!fault.empty()) return failed(Status::kInvalidArgument, fmt::format("{}: {}", origin, fault), Origin::kInput);
   return block;
 }
 

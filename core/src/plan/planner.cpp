@@ -97,11 +97,11 @@ Result<Plan> Planner::State::checked_answer(const PlanQuestion& question) const 
         Status::kIncompatibleWorldSize,
         fmt::format("{}: no world size divides global batch {}; widen the limits in [elasticity.\"{}\"] of {}", who,
                     plan->global_batch, policy, config.file().string()),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
   if (question.world_size > 0 && !plan->valid(question.world_size)) {
     return failed(Status::kIncompatibleWorldSize,
-                  fmt::format("{}: {}", who, plan->explain_invalid(question.world_size)), ExitCode::kUsage);
+                  fmt::format("{}: {}", who, plan->explain_invalid(question.world_size)), Origin::kInput);
   }
   return plan;
 }
@@ -109,13 +109,26 @@ Result<Plan> Planner::State::checked_answer(const PlanQuestion& question) const 
 Plan Planner::plan(int64_t world_size, const std::optional<std::string>& world_size_text) const {
   if (world_size < 0) {
     throw Error(Status::kInvalidArgument,
-                fmt::format("world size {} is negative; give at least 1, or 0 for any", world_size), ExitCode::kUsage);
+                fmt::format("world size {} is negative; give at least 1, or 0 for any", world_size), Origin::kInput);
   }
   PlanQuestion question;
   question.world_size = world_size;
   question.want_micro_batch = world_size > 0;
   question.world_size_text = world_size_text;
   return or_throw(state_->answer(question));
+}
+
+Plan Planner::unchecked(int64_t world_size, bool want_micro_batch,
+                        const std::optional<std::string>& world_size_text) const {
+  PlanQuestion question;
+  question.world_size = world_size;
+  question.want_micro_batch = want_micro_batch;
+  question.world_size_text = world_size_text;
+  const std::lock_guard lock(state_->asking);
+  state_->warnings.lines = state_->warnings_at_start;
+  Plan plan = or_throw(ask_policy(*state_->instance, question));
+  plan.warnings = state_->warnings.lines;
+  return plan;
 }
 
 const std::string& Planner::policy() const {

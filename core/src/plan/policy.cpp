@@ -51,7 +51,7 @@ Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& ques
   const int32_t status = sdk::call("plan", policy.self(), error, policy.table<pliant_elasticity_policy>().plan,
                                    &request, &made, sizes.sink());
   if (const std::string fault = sizes.fault(); !fault.empty()) {
-    return failed(Status::kInternal, fmt::format("{} {}", name_of(policy.plugin()), fault), ExitCode::kPlugin);
+    return failed(Status::kInternal, fmt::format("{} {}", name_of(policy.plugin()), fault), Origin::kPlugin);
   }
   if (status != PLIANT_OK) return tl::unexpected<Error>(plugin::to_error(policy.plugin(), status, error));
   Plan plan;
@@ -78,7 +78,7 @@ Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::st
   numbers.min_resize_interval_s = plan.min_resize_interval_s;
   numbers.largest_counted = plan.largest_counted;
   const std::string fault = sdk::plan_fault(numbers, plan.world_sizes, question.world_size);
-  if (!fault.empty()) return failed(Status::kInternal, fmt::format("{} {}", who, fault), ExitCode::kPlugin);
+  if (!fault.empty()) return failed(Status::kInternal, fmt::format("{} {}", who, fault), Origin::kPlugin);
   join(plan.world_sizes);
   if (!plan.world_sizes.empty()) plan.largest_counted = std::max(plan.largest_counted, plan.world_sizes.back().last);
   return plan;

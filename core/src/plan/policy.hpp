@@ -20,7 +20,7 @@ struct PlanQuestion {
 /// The policy's own words: ranges as they came, nothing checked. Errors are the policy's refusals.
 Result<Plan> ask_policy(const plugin::Instance& policy, const PlanQuestion& question);
 
-/// Joins adjoining ranges of a plan that keeps the contract. Errors have ExitCode::kPlugin and begin with `who`, for
+/// Joins adjoining ranges of a plan that keeps the contract. Errors have Origin::kPlugin and begin with `who`, for
 /// example "elasticity 'v0.1'". A requested world size that is not among the plan's is not checked here.
 Result<Plan> checked_plan(Plan plan, const PlanQuestion& question, const std::string& who);
 

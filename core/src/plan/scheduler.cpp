@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 constexpr const char* kDeepSpeedVariable = "DEEPSPEED_ELASTICITY_CONFIG";
 
 tl::unexpected<Error> no_block(const std::string& variable, const std::string& why) {
-  return failed(Status::kInvalidArgument, fmt::format("{}: {}", variable, why), ExitCode::kUsage);
+  return failed(Status::kInvalidArgument, fmt::format("{}: {}", variable, why), Origin::kInput);
 }
 
 bool is_deepspeed(const std::string& policy) {
@@ -132,7 +132,7 @@ Result<> ensure_same_elasticity_as_agent(const Config& config, const std::string
                   fmt::format("the elastic config of this worker differs from the job's: digest {} here, {} there; the "
                               "plugin of policy '{}' or {} has changed since the job began",
                               ours->digest(), digest, ours->policy, config.file().string()),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   return ensure_same_block(*ours, scheduler_blocks());
 }

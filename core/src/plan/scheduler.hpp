@@ -44,7 +44,7 @@ Result<> ensure_same_block(const ElasticityBlock& ours, const std::vector<Schedu
 constexpr const char* kDigestVariable = "PLIANT_ELASTICITY_DIGEST";
 
 /// A worker's check: `config` (opened with the need "elasticity") has the block whose digest the agent gave, and agrees
-/// with the scheduler. kFailedPrecondition (exit 2) when not.
+/// with the scheduler. kFailedPrecondition (kInput) when not.
 Result<> ensure_same_elasticity_as_agent(const Config& config, const std::string& digest);
 
 /// ensure_same_block of `config` (opened with the need "elasticity") and the environment.

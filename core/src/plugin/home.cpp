@@ -24,7 +24,7 @@ fs::path canonical_or_empty(const fs::path& file) {
 
 /// The library's name for the loader; relative ones count from the folder that the loader saw then, not from today's.
 fs::path file_of(const link_map& map) {
-  const fs::path name = map.l_name;
+  fs::path name = map.l_name;
   if (name.is_absolute()) return name;
   std::array<char, PATH_MAX> origin{};
   // Of the loader a link_map is the handle.
@@ -50,8 +50,8 @@ bool is_folder(const fs::path& path) {
 }  // namespace
 
 const fs::path& home_file() {
-  static const fs::path one = find_home();
-  return one;
+  static const fs::path kHome = find_home();
+  return kHome;
 }
 
 fs::path plugins_of_home(const fs::path& home) {
@@ -63,6 +63,7 @@ fs::path plugins_of_home(const fs::path& home) {
   for (const fs::path& beside : {folder, folder.parent_path()}) {  // lib64, and lib/x86_64-linux-gnu
     if (found = beside / "pliant/plugins-1"; is_folder(found)) return found;
   }
+  if (found = folder / "lib/pliant/plugins-1"; is_folder(found)) return found;  // a package of Python, a prefix itself
   return {};
 }
 

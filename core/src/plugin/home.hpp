@@ -10,7 +10,8 @@ namespace pliant::plugin {
 const std::filesystem::path& home_file();
 
 /// The plugins that were installed together with `home`: lib/pliant/plugins-1 beside its folder; for a library also
-/// pliant/plugins-1 in its folder or beside it. Empty when there is none of these folders.
+/// pliant/plugins-1 in its folder or beside it, or lib/pliant/plugins-1 in its folder. Empty when there is none of
+/// these folders.
 std::filesystem::path plugins_of_home(const std::filesystem::path& home);
 
 }  // namespace pliant::plugin

@@ -63,7 +63,7 @@ Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error) 
   const bool users = mapped == Status::kInvalidArgument || mapped == Status::kOutOfRange ||
                      mapped == Status::kFailedPrecondition || mapped == Status::kIncompatibleWorldSize;
   Error made(mapped, fmt::format("{} '{}': {}", plugin.kind().section, plugin.record().name, text),
-             users ? ExitCode::kUsage : ExitCode::kPlugin);
+             users ? Origin::kInput : Origin::kPlugin);
   return made.about(text_of(error.options)).about_rank(error.rank).about_device(error.device);
 }
 
@@ -82,7 +82,7 @@ Result<Instance> Instance::create(std::shared_ptr<const Plugin> plugin, const Op
     return failed(
         Status::kInternal,
         fmt::format("{} '{}': create returned success but no instance", maker.kind().section, maker.record().name),
-        ExitCode::kPlugin);
+        Origin::kPlugin);
   }
   made.self_ = self;
   return made;
@@ -114,7 +114,7 @@ Result<const void*> Instance::extension_as(std::string_view id) const {
   if (!lacks.empty()) {
     return failed(Status::kInternal,
                   fmt::format("{} '{}' violates its contract: {}", plugin_->kind().section, record.name, lacks),
-                  ExitCode::kPlugin);
+                  Origin::kPlugin);
   }
   std::vector<std::byte> table = sdk::widened(given, static_cast<uint32_t>(known->table_size));
   return extensions_->tables.emplace(id, std::move(table)).first->second.data();
@@ -168,7 +168,7 @@ Result<> Instance::load(std::string_view saved) {
                   fmt::format("{} '{}' read only {} of the {} bytes of its saved state; either another version of the "
                               "plugin saved it, or load does not read all that save writes",
                               plugin_->kind().section, record.name, saved.size() - left.size(), saved.size()),
-                  ExitCode::kPlugin);
+                  Origin::kPlugin);
   }
   return {};
 }

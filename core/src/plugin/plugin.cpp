@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <boost/dll/shared_library.hpp>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -20,7 +21,26 @@ namespace pliant::plugin {
 namespace fs = std::filesystem;
 namespace dll = boost::dll;
 
+namespace {
+
+/// Held while a library is loaded or unloaded. The loader has a lock of its own, which thread sanitizers cannot see: to
+/// them, a thread that reads a plugin and closes it would meet one that opens it at the same address.
+std::recursive_mutex& loading() {  // recursive, for a library's initialisers may open a plugin
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
 struct Plugin::Library {
+  Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library() {
+    const std::lock_guard lock(loading());
+    handle.unload();
+  }
+
   dll::shared_library handle;
 };
 
@@ -30,7 +50,7 @@ constexpr int kNewestMajorLookedFor = 16;  // to say what a plugin of another ma
 
 tl::unexpected<Error> refused(const fs::path& file, const std::string& why) {
   return failed(Status::kFailedPrecondition, fmt::format("plugin {} is refused: {}", file.string(), why),
-                ExitCode::kPlugin);
+                Origin::kPlugin);
 }
 
 void host_log(void* context, int32_t level, pliant_str message) {
@@ -93,7 +113,10 @@ Result<std::shared_ptr<const Plugin>> Plugin::open(const fs::path& file, const K
   dll::shared_library& library = state->library->handle;
   boost::dll::fs::error_code failure;
   ::dlerror();
-  library.load(*canonical, dll::load_mode::rtld_now | dll::load_mode::rtld_local, failure);
+  {
+    const std::lock_guard lock(loading());
+    library.load(*canonical, dll::load_mode::rtld_now | dll::load_mode::rtld_local, failure);
+  }
   if (failure) {
     const char* words = ::dlerror();  // Boost's own code always reads "Bad file descriptor"
     return refused(file, words == nullptr ? failure.message() : fmt::format("cannot load it: {}", words));

@@ -36,7 +36,7 @@ class OptionValues {
 
 class Plugin {
  public:
-  /// Trust check, load, ABI checks; in this order. Errors have ExitCode::kPlugin and name the file and the reason.
+  /// Trust check, load, ABI checks; in this order. Errors have Origin::kPlugin and name the file and the reason.
   static Result<std::shared_ptr<const Plugin>> open(const std::filesystem::path& file, const Kind& kind);
   ~Plugin();
   Plugin(const Plugin&) = delete;
@@ -105,8 +105,8 @@ class Instance {
 /// A zeroed error struct to hand to a plugin.
 pliant_error fresh_error();
 /// `sampler 'seqlen': <message>`, with the status; a plugin that set no message gets one. kInvalidArgument,
-/// kOutOfRange, kFailedPrecondition and kIncompatibleWorldSize exit with 2 (the user's options), everything else
-/// with 3.
+/// kOutOfRange, kFailedPrecondition and kIncompatibleWorldSize have Origin::kInput (the user's options), everything
+/// else kPlugin.
 Error to_error(const Plugin& plugin, int32_t status, const pliant_error& error);
 
 }  // namespace pliant::plugin

@@ -57,7 +57,7 @@ Result<std::vector<SearchDir>> environment_dirs() {
       return failed(
           Status::kInvalidArgument,
           fmt::format("entry '{}' of PLIANT_PLUGIN_PATH is relative; only absolute directories are searched", entry),
-          ExitCode::kUsage);
+          Origin::kInput);
     }
     dirs.push_back({fs::path(entry), "PLIANT_PLUGIN_PATH"});
   }
@@ -126,7 +126,7 @@ Result<fs::path> find(const std::vector<SearchDir>& dirs, const Kind& kind, std:
   } else if (!known.empty()) {
     text += fmt::format("\n  installed: {}", fmt::join(known, ", "));
   }
-  return failed(Status::kNotFound, text, ExitCode::kPlugin);
+  return failed(Status::kNotFound, text, Origin::kPlugin);
 }
 
 }  // namespace pliant::plugin

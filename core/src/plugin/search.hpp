@@ -17,7 +17,7 @@ struct SearchDir {
   std::string named_by;  ///< "--plugin-dir", "[plugins] dirs", "PLIANT_PLUGIN_PATH", "installed"
 };
 
-/// The directories of PLIANT_PLUGIN_PATH. A relative entry is an error (exit 2); an empty one is skipped. Not read at
+/// The directories of PLIANT_PLUGIN_PATH. A relative entry is an error (kInput); an empty one is skipped. Not read at
 /// all by a program that is elevated().
 Result<std::vector<SearchDir>> environment_dirs();
 
@@ -44,7 +44,7 @@ std::vector<Found> list(const std::vector<SearchDir>& dirs);
 /// The names of `kind` in `dirs`, without the shadowed ones.
 std::vector<std::string> names(const std::vector<SearchDir>& dirs, const Kind& kind);
 
-/// The one file that `name` opens: the first directory that has it decides. kNotFound (exit 3) names the directories
+/// The one file that `name` opens: the first directory that has it decides. kNotFound (kPlugin) names the directories
 /// that were searched and the near names that are there.
 Result<std::filesystem::path> find(const std::vector<SearchDir>& dirs, const Kind& kind, std::string_view name);
 

@@ -106,10 +106,22 @@ std::string default_objection(const pliant_option& option) {
   }
 }
 
+/// `files`: the flags of the rows before it that name files of rows.
+std::string row_file_objection(const pliant_option& option, uint32_t& files) {
+  const uint32_t flags = option.flags & (PLIANT_OPTION_ROW_OFFSETS | PLIANT_OPTION_ROW_IDS);
+  if (flags == 0) return {};
+  if (option.type != PLIANT_STRING || option.choice_count != 0) return "it names a file of rows but is no free string";
+  if (flags == (PLIANT_OPTION_ROW_OFFSETS | PLIANT_OPTION_ROW_IDS)) return "it names offsets and ids of rows at once";
+  if ((files & flags) != 0) return "another option names the same file of rows";
+  files |= flags;
+  return {};
+}
+
 }  // namespace
 
 std::string table_objection(const std::vector<pliant_option>& options) {
   std::set<std::string_view> keys;
+  uint32_t row_files = 0;
   for (size_t i = 0; i < options.size(); ++i) {
     const pliant_option& option = options[i];
     if (option.key == nullptr || !valid_key(option.key)) {
@@ -123,7 +135,12 @@ std::string table_objection(const std::vector<pliant_option>& options) {
     if (option.unit == nullptr) return row + "its unit is NULL; an option without one says \"\"";
     if (std::string why = range_objection(option); !why.empty()) return row + why;
     if (std::string why = default_objection(option); !why.empty()) return row + why;
+    if (std::string why = row_file_objection(option, row_files); !why.empty()) return row + why;
   }
+  if (row_files == PLIANT_OPTION_ROW_OFFSETS)
+    return "its option table names a file for the offsets of rows but none for their ids";
+  if (row_files == PLIANT_OPTION_ROW_IDS)
+    return "its option table names a file for the ids of rows but none for their offsets";
   return {};
 }
 

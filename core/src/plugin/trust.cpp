@@ -113,7 +113,7 @@ bool came_with_home(const fs::path& file) {
 
 tl::unexpected<Error> distrusted(const fs::path& file, const std::string& why) {
   return failed(Status::kFailedPrecondition, fmt::format("plugin {} is refused: {}", file.string(), why),
-                ExitCode::kPlugin);
+                Origin::kPlugin);
 }
 
 /// Why the access control list of `component` is not trusted, or an empty text. Mode bits show its mask, not its users.
@@ -164,7 +164,7 @@ Result<fs::path> trusted_file(const fs::path& file) {
   std::error_code failure;
   const fs::path canonical = fs::canonical(file, failure);
   if (failure == std::errc::no_such_file_or_directory) {
-    return failed(Status::kNotFound, fmt::format("plugin {} does not exist", file.string()), ExitCode::kPlugin);
+    return failed(Status::kNotFound, fmt::format("plugin {} does not exist", file.string()), Origin::kPlugin);
   }
   if (failure) return distrusted(file, failure.message());
 

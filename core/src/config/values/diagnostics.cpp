@@ -51,17 +51,17 @@ std::string padding(const std::string& line, uint32_t column) {
 
 Diagnostics::Diagnostics(std::string name, std::string_view text) : name_(std::move(name)), lines_(split_lines(text)) {}
 
-void Diagnostics::error(const Origin& origin, std::string message, std::vector<std::string> notes) {
-  findings_.push_back({origin, std::move(message), std::move(notes), ExitCode::kUsage, Status::kInvalidArgument});
+void Diagnostics::error(const ValueOrigin& origin, std::string message, std::vector<std::string> notes) {
+  findings_.push_back({origin, std::move(message), std::move(notes), Origin::kInput, Status::kInvalidArgument});
 }
 
-void Diagnostics::warning(const Origin& origin, std::string message, std::vector<std::string> notes) {
-  findings_.push_back({origin, std::move(message), std::move(notes), ExitCode::kOk, Status::kOk, Severity::kWarning});
+void Diagnostics::warning(const ValueOrigin& origin, std::string message, std::vector<std::string> notes) {
+  findings_.push_back({origin, std::move(message), std::move(notes), Origin::kInput, Status::kOk, Severity::kWarning});
 }
 
-bool Diagnostics::failed() const {
-  return std::any_of(findings_.begin(), findings_.end(),
-                     [](const Finding& f) { return f.severity == Severity::kError; });
+size_t Diagnostics::error_count() const {
+  return static_cast<size_t>(std::count_if(findings_.begin(), findings_.end(),
+                                           [](const Finding& f) { return f.severity == Severity::kError; }));
 }
 
 std::vector<const Finding*> Diagnostics::sorted(Severity severity) const {
@@ -79,13 +79,13 @@ std::vector<const Finding*> Diagnostics::sorted(Severity severity) const {
 Error Diagnostics::to_error() const {
   const std::vector<const Finding*> errors = sorted(Severity::kError);
   std::string text;
-  ExitCode exit_code = ExitCode::kPlugin;
+  Origin origin = Origin::kPlugin;
   for (size_t i = 0; i < errors.size(); ++i) {
-    if (errors[i]->exit_code == ExitCode::kUsage) exit_code = ExitCode::kUsage;
+    if (errors[i]->error_origin == Origin::kInput) origin = Origin::kInput;
     if (i < kMostShown) text += (text.empty() ? "" : "\n") + render(*errors[i]);
   }
   if (errors.size() > kMostShown) text += fmt::format("\n{}: {} more errors", name_, errors.size() - kMostShown);
-  return Error(errors.empty() ? Status::kInternal : errors.front()->status, text, exit_code).set_located();
+  return Error(errors.empty() ? Status::kInternal : errors.front()->status, text, origin).set_located();
 }
 
 std::vector<std::string> Diagnostics::warnings() const {
@@ -94,13 +94,13 @@ std::vector<std::string> Diagnostics::warnings() const {
   return blocks;
 }
 
-std::string Diagnostics::where(const Origin& origin) const {
+std::string Diagnostics::where(const ValueOrigin& origin) const {
   if (!origin.label.empty()) return origin.label;
   if (origin.line == 0) return name_;
   return fmt::format("{}:{}:{}", name_, origin.line, origin.column);
 }
 
-std::string Diagnostics::quote(const Origin& origin) const {
+std::string Diagnostics::quote(const ValueOrigin& origin) const {
   if (!origin.label.empty() || origin.line == 0 || origin.line > lines_.size()) return origin.quote;
   const std::string& line = lines_[origin.line - 1];
   if (!showable(line)) return {};
@@ -111,6 +111,7 @@ std::string Diagnostics::quote(const Origin& origin) const {
 }
 
 std::string Diagnostics::render(const Finding& finding) const {
+  if (!finding.block.empty()) return finding.block;
   std::string text =
       fmt::format("{}: {}: {}{}", where(finding.origin), finding.severity == Severity::kError ? "error" : "warning",
                   finding.message, quote(finding.origin));

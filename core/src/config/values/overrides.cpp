@@ -73,7 +73,7 @@ KeyPath find_by_name(const Value& table, const KeyPath& path, std::string_view s
 
 void apply_assignments(const std::vector<Assignment>& assignments, Value& root, Diagnostics& diagnostics) {
   for (const Assignment& assignment : assignments) {
-    const Origin origin{assignment.layer, 0, 0, 0, assignment.label};
+    const ValueOrigin origin{assignment.layer, 0, 0, 0, assignment.label};
     const size_t split = equals_sign(assignment.text);
     const auto path = split == std::string_view::npos
                           ? std::nullopt
@@ -128,7 +128,7 @@ void Environment::put(Variable& variable, const KeyPath& path, Value& root) {
   variable.claimed = true;
   const Value* old = at(root, path);
   if (old != nullptr && old->origin.layer > Layer::kEnvironment) return;
-  const Origin origin{Layer::kEnvironment, 0, 0, 0, "environment " + variable.name};
+  const ValueOrigin origin{Layer::kEnvironment, 0, 0, 0, "environment " + variable.name};
   variable.claimed = assign(root, path, parse_override(variable.value, origin));
 }
 

@@ -5,6 +5,9 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -15,7 +18,7 @@ namespace pliant::config {
 
 namespace {
 
-Origin origin_of(const toml::source_region& region) {
+ValueOrigin origin_of(const toml::source_region& region) {
   const auto& begin = region.begin;
   const auto& end = region.end;
   const bool one_line = end.line == begin.line && end.column > begin.column;
@@ -70,7 +73,7 @@ Value convert(const toml::node& node) {
   return value;
 }
 
-void stamp(Value& value, const Origin& origin) {
+void stamp(Value& value, const ValueOrigin& origin) {
   value.origin = origin;
   for (Value& item : value.items) stamp(item, origin);
   for (Member& member : value.members) {
@@ -88,13 +91,16 @@ std::optional<toml::table> parse_quietly(const std::string& text) {
   }
 }
 
-/// toml++ reports a key that is there twice at the end of its token.
-Origin start_of_duplicate(std::string_view text, Origin origin, const std::string& description) {
+/// What toml++ quotes; "" for nothing.
+std::string_view quoted_in(std::string_view description) {
   const size_t open = description.find('\'');
   const size_t close = description.rfind('\'');
-  if (description.find("redefine") == std::string::npos || open == std::string::npos || close <= open + 1)
-    return origin;
-  const std::string key = description.substr(open + 1, close - open - 1);
+  if (open == std::string_view::npos || close <= open + 1) return {};
+  return description.substr(open + 1, close - open - 1);
+}
+
+/// toml++ reports some words at the end of their token: where `key` begins that ends there.
+ValueOrigin start_of(std::string_view key, std::string_view text, ValueOrigin origin) {
   size_t start = 0;
   for (uint32_t line = 1; line < origin.line && start != std::string_view::npos; ++line)
     start = text.find('\n', start) + 1;
@@ -104,6 +110,17 @@ Origin start_of_duplicate(std::string_view text, Origin origin, const std::strin
   origin.column = static_cast<uint32_t>(at) + 1;
   origin.length = static_cast<uint32_t>(key.size());
   return origin;
+}
+
+/// The float without a sign that no 64 bits hold; "" where `description` is about something else.
+std::string too_large_float(std::string_view description) {
+  std::string word(quoted_in(description));
+  if (description.find("floating-point") == std::string_view::npos || word.empty()) return {};
+  std::string plain = word;
+  std::erase(plain, '_');
+  char* end = nullptr;
+  const double number = std::strtod(plain.c_str(), &end);
+  return *end == '\0' && std::isinf(number) && plain.find_first_of("eE.0123456789") == 0 ? word : std::string();
 }
 
 std::string_view without_blanks(std::string_view text) {
@@ -118,6 +135,21 @@ std::string_view source_line(std::string_view text, uint32_t number) {
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return text.substr(0, text.find('\n'));
+}
+
+/// The key that line `number` gives a value, with its table; nullopt where they have no lines of their own.
+std::optional<KeyPath> key_at(std::string_view text, uint32_t number) {
+  std::string_view table;
+  for (uint32_t line = 1; line < number; ++line) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view whole = text.substr(0, end);
+    const std::string_view header = without_blanks(whole.substr(0, whole.find('#')));
+    if (header.starts_with('[') && header.ends_with(']')) table = header.substr(1, header.size() - 2);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const std::string_view key = without_blanks(line.substr(0, line.find('=')));
+  return parse_key(table.empty() ? std::string(key) : fmt::format("{}.{}", table, key));
 }
 
 /// What to write where `line` is `key = word`, with a word that is no TOML value; empty for any other line.
@@ -140,12 +172,12 @@ std::vector<std::string> quoting_hint(std::string_view line) {
                                     {"off", "false"}}) {
     if (small == said) return {fmt::format("write {} = {}", key, meant)};
   }
-  return {fmt::format("text stands in quotes: write {} = {}", key, toml_quoted(word))};
+  return {fmt::format("text must be quoted: write {} = {}", key, toml_quoted(word))};
 }
 
 }  // namespace
 
-std::optional<Value> parse_document(std::string_view text, Diagnostics& diagnostics) {
+std::optional<Value> parse_document(std::string_view text, Diagnostics& diagnostics, const RangeNote& range_note) {
   if (std::optional<Finding> finding = text_objection(text)) {
     diagnostics.add(std::move(*finding));
     return std::nullopt;
@@ -153,18 +185,33 @@ std::optional<Value> parse_document(std::string_view text, Diagnostics& diagnost
   try {
     return convert(toml::parse(text));
   } catch (const toml::parse_error& error) {
-    const std::string description(error.description());
-    const Origin origin = start_of_duplicate(text, origin_of(error.source()), description);
-    const bool is_too_large = description.find("not representable in 64 bits") != std::string::npos;
-    diagnostics.error(origin, description,
-                      is_too_large ? std::vector<std::string>{"whole numbers go from -9223372036854775808 to "
-                                                              "9223372036854775807"}
-                                   : quoting_hint(source_line(text, origin.line)));
+    std::string description(error.description());
+    constexpr std::string_view kPrefix = "Error while parsing ";
+    if (description.starts_with(kPrefix)) description.replace(0, kPrefix.size(), "invalid ");
+    ValueOrigin origin = origin_of(error.source());
+    const bool is_duplicate = description.find("redefine") != std::string::npos;
+    const std::string large = too_large_float(description);
+    const std::string_view word = is_duplicate ? quoted_in(description) : std::string_view(large);
+    if (!word.empty()) origin = start_of(word, text, origin);
+    std::vector<std::string> notes;
+    if (!large.empty()) {
+      description = fmt::format("the number {} is too large", large);
+      notes.push_back(fmt::format("numbers go from {} to {}", std::numeric_limits<double>::lowest(),
+                                  std::numeric_limits<double>::max()));
+    } else if (description.find("not representable in 64 bits") != std::string::npos) {
+      notes.emplace_back("whole numbers go from -9223372036854775808 to 9223372036854775807");
+    }
+    if (notes.empty()) {
+      notes = quoting_hint(source_line(text, origin.line));
+    } else if (const auto key = range_note ? key_at(text, origin.line) : std::nullopt) {
+      if (std::string range = range_note(*key); !range.empty()) notes.insert(notes.begin(), std::move(range));
+    }
+    diagnostics.error(origin, description, notes);
   }
   return std::nullopt;
 }
 
-Value parse_override(std::string_view text, const Origin& origin) {
+Value parse_override(std::string_view text, const ValueOrigin& origin) {
   Value value = Value::of(std::string(text));
   const bool one_line = text.find('\n') == std::string_view::npos;
   if (const auto table = one_line ? parse_quietly(fmt::format("x = {}", text)) : std::nullopt) {

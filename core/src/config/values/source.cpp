@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/durable_file.hpp"
+#include "base/printable.hpp"
 
 namespace pliant::config {
 
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 tl::unexpected<Error> unreadable(const fs::path& file, Status status, const std::string& why) {
   return tl::unexpected<Error>(
-      Error(status, fmt::format("{}: error: {}", file.string(), why), ExitCode::kUsage).set_located());
+      Error(status, fmt::format("{}: error: {}", file.string(), why), Origin::kInput).set_located());
 }
 
 std::string too_large(uint64_t bytes) {
@@ -105,6 +106,8 @@ class Scanner {
         inside_ = triple ? Inside::kLongLiteral : Inside::kLiteral;
         return triple ? 3 : 1;
       case '[':
+        check_header();
+        [[fallthrough]];
       case '{':
         ++brackets_;
         dots_ = 0;
@@ -127,6 +130,31 @@ class Scanner {
     }
     if (brackets_ > kDeepest || dots_ >= kDeepest) object(fmt::format("nesting deeper than {} levels", kDeepest));
     return 1;
+  }
+
+  /// toml++ takes for granted that the name of a table begins behind its bracket.
+  void check_header() {
+    if (brackets_ > 0) return;
+    size_t before = at_;
+    while (before > 0 && (text_[before - 1] == ' ' || text_[before - 1] == '\t')) --before;
+    const bool begins_line = before == 0 || text_[before - 1] == '\n' || (before == 3 && text_.front() == '\xEF');
+    if (!begins_line) return;
+    size_t name = at_ + 1;
+    if (name < text_.size() && text_[name] == '[') ++name;
+    while (name < text_.size() && (text_[name] == ' ' || text_[name] == '\t')) ++name;
+    if (name == text_.size()) return;
+    const char c = text_[name];
+    const bool begins_name = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                             c == '-' || c == '"' || c == '\'' || c == ']' || static_cast<unsigned char>(c) >= 0x80;
+    if (begins_name) return;
+    const bool ends_line = c == '\n' || c == '\r';
+    if (!ends_line && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f))
+      return;  // what it is, is said when it is met
+    if (!ends_line) column_ += static_cast<uint32_t>(name - at_);
+    object(ends_line ? "the name of a table must stand behind its bracket, as in [run]"
+                     : fmt::format("the name of a table cannot begin with '{}'; names have letters, digits, _ and -, "
+                                   "others stand in quotes",
+                                   printable(std::string_view(&c, 1))));
   }
 
   size_t string(char c, size_t size) {

@@ -18,7 +18,7 @@ constexpr size_t kLargestFile = size_t{4} << 20;
 constexpr int kDeepest = 64;
 
 /// The bytes of `file`; reads at most kLargestFile + 1 of them. A pipe is read to its end while
-/// somebody has it open for writing, and refused when nobody has. Errors exit with 2.
+/// somebody has it open for writing, and refused when nobody has. Errors have Origin::kInput.
 Result<std::string> read_text(const std::filesystem::path& file);
 
 using pliant::character_size;

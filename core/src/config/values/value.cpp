@@ -189,7 +189,7 @@ bool assign(Value& root, const KeyPath& path, Value value) {
   if (Value* old = table->find(path.back())) {
     *old = std::move(value);
   } else {
-    const Origin origin = value.origin;
+    const ValueOrigin origin = value.origin;
     table->members.push_back(Member{path.back(), origin, std::move(value)});
   }
   return true;

@@ -12,7 +12,7 @@ namespace pliant::config {
 enum class Layer { kDefault, kFile, kEnvironment, kSet, kFlag };
 
 /// Where a value was written.
-struct Origin {
+struct ValueOrigin {
   Layer layer = Layer::kDefault;
   uint32_t line = 0;    ///< from 1; 0 = not in the file
   uint32_t column = 0;  ///< from 1, in characters
@@ -33,7 +33,7 @@ struct Value {
   std::string text;             ///< string; date-times as they were written
   std::vector<Value> items;     ///< array
   std::vector<Member> members;  ///< table, in the order of the file
-  Origin origin;
+  ValueOrigin origin;
   std::string raw;  ///< from an override: what the user typed, if it was not quoted
 
   [[nodiscard]] const Value* find(std::string_view key) const;
@@ -49,7 +49,7 @@ struct Value {
 
 struct Member {
   std::string key;
-  Origin key_origin;
+  ValueOrigin key_origin;
   Value value;
 };
 

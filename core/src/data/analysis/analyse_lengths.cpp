@@ -30,7 +30,7 @@ using data::PartialLengths;
 constexpr int64_t kMostThreads = 4096;
 
 [[noreturn]] void refuse(const std::string& message) {
-  throw Error(Status::kInvalidArgument, message, ExitCode::kUsage);
+  throw Error(Status::kInvalidArgument, message, Origin::kInput);
 }
 
 bool is_utf8(const std::string& text) {
@@ -70,7 +70,7 @@ Error from_length_of(int64_t sequence, const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    return {error.status(), text(error.what()), error.exit_code()};
+    return {error.status(), text(error.what()), error.origin()};
   } catch (const std::exception& error) {
     return {Status::kAborted, text(error.what())};
   } catch (...) {
@@ -156,7 +156,7 @@ class Measuring {
         return failed(Status::kInvalidArgument,
                       fmt::format("sequence {} has a length of {}; allowed: 1 to {} tokens", i, length,
                                   std::numeric_limits<int32_t>::max()),
-                      ExitCode::kUsage);
+                      Origin::kInput);
       }
       lengths.push_back(static_cast<int32_t>(length));
     }

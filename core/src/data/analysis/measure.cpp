@@ -9,7 +9,7 @@ Result<> check_measured_as(const std::filesystem::path& file, const Measure& fou
   const auto differs = [&](const std::string& how) {
     return failed(Status::kFailedPrecondition,
                   fmt::format("{} {}; name another file, or remove it to measure again", file.string(), how),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   };
   if (found.identity != asked.identity) {
     return differs(fmt::format("was measured as \"{}\", not as \"{}\"", found.identity, asked.identity));

@@ -17,7 +17,7 @@ struct Measure {
   std::string identity;  ///< the embedder's words, at most kLongestIdentity
 };
 
-/// kFailedPrecondition (exit 2) names `file` and what differs.
+/// kFailedPrecondition (kInput) names `file` and what differs.
 Result<> check_measured_as(const std::filesystem::path& file, const Measure& found, const Measure& asked);
 
 }  // namespace pliant::data

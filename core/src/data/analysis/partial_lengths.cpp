@@ -78,13 +78,13 @@ bool still_named(int fd, const std::filesystem::path& file) {
 Result<std::optional<FileDescriptor>> open_locked(const std::filesystem::path& file) {
   Result<FileDescriptor> fd = open_file(file, O_RDWR, "open");
   if (!fd && fd.error().status() == Status::kNotFound) return std::nullopt;
-  if (!fd) return failed(fd.error().status(), fd.error().message(), ExitCode::kUsage);
+  if (!fd) return failed(fd.error().status(), fd.error().message(), Origin::kInput);
   if (!lock_for_writing(fd->get())) {
     return failed(Status::kFailedPrecondition,
                   fmt::format("another process is measuring lengths into {}; wait until it ends, then start again: its "
                               "measurements are kept",
                               file.string()),
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   if (!still_named(fd->get(), file)) return std::nullopt;
   return std::optional(std::move(*fd));

@@ -23,7 +23,7 @@ class PartialLengths {
  public:
   static constexpr int64_t kChunk = 256;
 
-  /// Opens `file`, or creates it, and holds it against other processes. kFailedPrecondition (exit 2): another process
+  /// Opens `file`, or creates it, and holds it against other processes. kFailedPrecondition (kInput): another process
   /// has it, or it was measured as something else; kDataLoss: no such file, or damaged before its chunks.
   static Result<PartialLengths> open(const std::filesystem::path& file, const Measure& measure);
 

@@ -57,15 +57,15 @@ class ChunkDigest {
 };
 
 tl::unexpected<Error> not_ours(const fs::path& file, const std::string& why, Status status) {
-  return failed(status, fmt::format("{} {}; remove it to measure again", file.string(), why), ExitCode::kUsage);
+  return failed(status, fmt::format("{} {}; remove it to measure again", file.string(), why), Origin::kInput);
 }
 
-struct Origin {
+struct LengthsOrigin {
   Measure measure;
   std::string digest;
 };
 
-Result<Origin> read_origin(const fs::path& file) {
+Result<LengthsOrigin> read_origin(const fs::path& file) {
   const fs::path origin = origin_of(file);
   std::error_code absent;
   std::ifstream in;
@@ -84,13 +84,14 @@ Result<Origin> read_origin(const fs::path& file) {
   if (!readable) {
     return not_ours(origin, "is damaged: it does not describe its source", Status::kDataLoss);
   }
-  return Origin{{json["count"].get<int64_t>(), json["identity"].get<std::string>()}, json["digest"].get<std::string>()};
+  return LengthsOrigin{{json["count"].get<int64_t>(), json["identity"].get<std::string>()},
+                       json["digest"].get<std::string>()};
 }
 
-Result<> check_contents(const fs::path& file, const Origin& origin) {
+Result<> check_contents(const fs::path& file, const LengthsOrigin& origin) {
   const std::string header = npy_header(origin.measure.count);
   Result<FileDescriptor> fd = open_file(file, O_RDONLY, "read");
-  if (!fd) return failed(fd.error().status(), fd.error().message(), ExitCode::kUsage);
+  if (!fd) return failed(fd.error().status(), fd.error().message(), Origin::kInput);
   struct stat found {};
   if (::fstat(fd->get(), &found) != 0) return tl::unexpected<Error>(file_error(errno, "read", file));
   const uint64_t size = header.size() + static_cast<uint64_t>(origin.measure.count) * sizeof(int32_t);
@@ -162,13 +163,12 @@ Result<bool> stored_already(const fs::path& file, const Measure& measure) {
     const int fault = errno;
     if (fault == ENOENT) return false;
     const Error error = file_error(fault, "check", file);
-    return failed(error.status(), error.message(), ExitCode::kUsage);
+    return failed(error.status(), error.message(), Origin::kInput);
   }
   if (!S_ISREG(found.st_mode)) {
-    return failed(Status::kFailedPrecondition, fmt::format("{} is not a regular file", file.string()),
-                  ExitCode::kUsage);
+    return failed(Status::kFailedPrecondition, fmt::format("{} is not a regular file", file.string()), Origin::kInput);
   }
-  Result<Origin> origin = read_origin(file);
+  Result<LengthsOrigin> origin = read_origin(file);
   if (!origin) return failed(std::move(origin));
   if (Result<> same = check_measured_as(file, origin->measure, measure); !same) return failed(std::move(same));
   if (Result<> whole = check_contents(file, *origin); !whole) return failed(std::move(whole));

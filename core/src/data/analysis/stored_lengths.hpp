@@ -9,7 +9,7 @@
 namespace pliant::data {
 
 /// Whether `file` is there, with its origin, and holds what was measured as `measure`. False: neither is there to be
-/// used. kFailedPrecondition (exit 2): it is of another identity, or has no origin, or is no file; kDataLoss: damaged.
+/// used. kFailedPrecondition (kInput): it is of another identity, or has no origin, or is no file; kDataLoss: damaged.
 Result<bool> stored_already(const std::filesystem::path& file, const Measure& measure);
 
 /// For the process that holds `partial` open. Writes the origin, then `file` from a `partial` with all chunks. On disk

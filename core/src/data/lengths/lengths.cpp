@@ -28,7 +28,7 @@ Lengths Lengths::from(std::span<const int64_t> values) {
     throw Error(Status::kOutOfRange,
                 fmt::format("sequence {} has a length of {}; it must be 1 to {}", i, values[i],
                             std::numeric_limits<int32_t>::max()),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   return Lengths(std::move(narrow));
 }

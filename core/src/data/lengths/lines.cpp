@@ -55,7 +55,7 @@ Result<> each_line(const InputFile& file, const std::string& name, uint64_t long
 tl::unexpected<Error> no_length(const std::string& name, uint64_t line, const Counted& counted,
                                 const std::string& what) {
   return failed(Status::kInvalidArgument, fmt::format("{}:{}: {}; {}", name, line, what, counted.rule()),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 std::optional<int64_t> length_of(const Json& value) {
@@ -104,7 +104,7 @@ Result<Lengths> read_jsonl(const InputFile& file, const std::string& column, con
           fmt::format("{}:{}: it has no '{}'; [data] length_column names the one with the lengths, loss_tokens_column "
                       "that with the tokens that have a loss",
                       name, number, column),
-          ExitCode::kUsage);
+          Origin::kInput);
     }
     const std::optional<int64_t> length = length_of(*found);
     if (!length || !counted.admits(*length)) {

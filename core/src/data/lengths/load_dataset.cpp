@@ -1,9 +1,8 @@
 // The data set that a config names.
 #include <fmt/format.h>
 
-#include "base/inside.hpp"
 #include "base/result.hpp"
-#include "config/state.hpp"
+#include "config/instances.hpp"
 #include "data/epoch_plan.hpp"
 #include "data/lengths/formats.hpp"
 #include "data/lengths_file.hpp"
@@ -13,22 +12,10 @@ namespace pliant {
 
 namespace {
 
-/// `error` with the position of [data] `key`.
-Error at_key(const Config& config, const char* key, const Error& error) {
-  const detail::ConfigState& state = detail::inside(config);
-  const auto table = state.core_tables.find("data");
-  const config::Effective* row = table == state.core_tables.end() ? nullptr : table->second.find(key);
-  if (row == nullptr) return error;
-  config::Finding finding;
-  finding.origin = row->value.origin;
-  finding.message = error.message();
-  return error.with_message(state.diagnostics->render(finding)).set_located();
-}
-
 Lengths read_key(const Config& config, const char* key, const std::string& file, const std::string& column,
                  const data::Counted& counted) {
   Result<Lengths> read = data::read_counts(file, column, counted);
-  if (!read) throw at_key(config, key, read.error());
+  if (!read) throw config::at_core_option(config, "data", key, read.error());
   return std::move(*read);
 }
 
@@ -41,7 +28,7 @@ Dataset load_dataset(const Config& config) {
                 fmt::format("{}: error: [data] lengths is missing; set it to a file with the lengths of the sequences "
                             "(.npy, .i32, .i64, .jsonl, .txt, .idx)",
                             config.file().string()),
-                ExitCode::kUsage)
+                Origin::kInput)
         .set_located();
   }
   Dataset dataset;
@@ -55,7 +42,8 @@ Dataset load_dataset(const Config& config) {
         read_key(config, "loss_tokens", options.loss_tokens, options.loss_tokens_column, {"number of loss tokens", 0});
   }
   if (const Result<> checked = data::check_dataset(dataset); !checked) {
-    throw at_key(config, dataset.loss_tokens.empty() ? "lengths" : "loss_tokens", checked.error());
+    throw config::at_core_option(config, "data", dataset.loss_tokens.empty() ? "lengths" : "loss_tokens",
+                                 checked.error());
   }
   return dataset;
 }

@@ -72,7 +72,7 @@ Result<NumberArray> find_in_npy(const SharedFile& file, const std::string& name)
   if (!type) {
     return damaged(name, fmt::format("its type {} is neither integer nor float", descr->substr(0, descr->find(','))));
   }
-  if (!count) return damaged(name, "its array does not have exactly one dimension; save the lengths as a flat array");
+  if (!count) return damaged(name, "its array does not have exactly one dimension; save it as a flat array");
   const std::string_view data = bytes.substr(start + size);
   if (data.size() / width_of(type->number) != *count || data.size() % width_of(type->number) != 0) {
     return damaged(

@@ -47,7 +47,7 @@ Result<> each_of(const NumberArray& array, Use& use) {
     if (!to_whole(value, whole)) {
       return failed(Status::kInvalidArgument,
                     fmt::format("{}: value {} is {}, which is not a whole number of 63 bits", array.name, i, value),
-                    ExitCode::kUsage);
+                    Origin::kInput);
     }
     if (Result<> used = use(i, whole); !used) return used;
   }
@@ -85,7 +85,7 @@ Result<> check_count(int64_t count, size_t sequence, const Counted& counted, con
   if (counted.admits(count)) return {};
   return failed(Status::kInvalidArgument,
                 fmt::format("{}: sequence {} has a {} of {}; {}", name, sequence, counted.what, count, counted.rule()),
-                ExitCode::kUsage);
+                Origin::kInput);
 }
 
 /// `array` itself when it is large and lies in memory as Lengths do.
@@ -154,7 +154,7 @@ Result<Lengths> lengths_in(const NumberArray& array, const Counted& counted) {
 }
 
 tl::unexpected<Error> damaged(const std::string& name, const std::string& how) {
-  return failed(Status::kDataLoss, fmt::format("{}: {}", name, how), ExitCode::kUsage);
+  return failed(Status::kDataLoss, fmt::format("{}: {}", name, how), Origin::kInput);
 }
 
 }  // namespace pliant::data

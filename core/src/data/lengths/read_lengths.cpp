@@ -40,7 +40,7 @@ Result<data::NumberArray> raw(const data::SharedFile& file, data::Number type, c
 Result<Lengths> counts_of_a_run(const fs::path& file, const data::Counted& counted) {
   auto dataset = data::read_dataset(file);
   if (!dataset) {
-    return tl::unexpected<Error>(dataset.error().with_exit_code(ExitCode::kUsage));
+    return tl::unexpected<Error>(dataset.error().with_origin(Origin::kInput));
   }
   const bool of_loss = counted.least == 0 && !dataset->loss_tokens.empty();
   return of_loss ? dataset->loss_tokens : dataset->lengths;
@@ -57,7 +57,7 @@ Result<data::NumberArray> find_numbers(const data::SharedFile& file, const fs::p
       Status::kInvalidArgument,
       fmt::format("{}: unknown file type; lengths are read from .npy, .idx, .bin, .i32, .i64, .jsonl and .txt",
                   path.string()),
-      ExitCode::kUsage);
+      Origin::kInput);
 }
 
 }  // namespace
