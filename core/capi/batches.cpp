@@ -73,6 +73,29 @@ int32_t pliant_batches_batch(pliant_batches_t* batches, int64_t epoch, int64_t i
   });
 }
 
+int32_t pliant_batches_rows(pliant_batches_t* batches, int64_t epoch, int64_t first, int64_t count,
+                            pliant_batch_t** batch, pliant_error_t* error) {
+  return pliant::capi::hand_out(batch, error, [&] {
+    const BatchesTurn known(batches);
+    return known->lend(known->batches.rows(epoch, first, count));
+  });
+}
+
+int32_t pliant_batches_has_step(pliant_batches_t* batches, int64_t step, int32_t* has, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const BatchesTurn known(batches);
+    pliant::capi::require(has, "has");
+    *has = known->batches.has_step(step) ? 1 : 0;
+  });
+}
+
+int32_t pliant_batches_seek(pliant_batches_t* batches, int64_t step, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const BatchesTurn known(batches);
+    known->batches.seek(step);
+  });
+}
+
 int32_t pliant_batches_epoch(pliant_batches_t* batches, int64_t epoch, pliant_epoch_summary_t* summary,
                              pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
@@ -88,6 +111,31 @@ int32_t pliant_batches_dropped(pliant_batches_t* batches, int64_t epoch, int64_t
     const BatchesTurn known(batches);
     const std::vector<int64_t> ids = known->batches.dropped(epoch);
     pliant::capi::fill_room(std::span(ids), to, room, count, "count");
+  });
+}
+
+int32_t pliant_batches_truncated(pliant_batches_t* batches, int64_t epoch, int64_t* to, uint64_t room, uint64_t* count,
+                                 pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const BatchesTurn known(batches);
+    const std::vector<int64_t> ids = known->batches.truncated(epoch);
+    pliant::capi::fill_room(std::span(ids), to, room, count, "count");
+  });
+}
+
+int32_t pliant_batches_packing(pliant_batches_t* batches, int64_t epoch, pliant_packing_t* packing,
+                               pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const BatchesTurn known(batches);
+    pliant::capi::check_size(packing, "packing");
+    const pliant::Packing found = known->batches.packing(epoch);
+    pliant_packing_t made{};
+    made.unit = known->units.insert(found.unit).first->c_str();
+    made.budget = found.budget;
+    made.used = found.used;
+    made.least_rows = found.least_rows;
+    made.efficiency = found.efficiency;
+    pliant::capi::write(packing, made, "packing");
   });
 }
 

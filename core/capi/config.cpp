@@ -1,4 +1,5 @@
 // Configs for C.
+#include <limits>
 #include <string_view>
 
 #include "handles.hpp"
@@ -57,6 +58,11 @@ int32_t app_value(const pliant_config_t* config, const char* key, Value otherwis
     require(value, "value");
     *value = static_cast<Value>(find(known).value_or(otherwise));
   });
+}
+
+/// NaN where it is not set.
+double value_or_none(const std::optional<double>& value) {
+  return value.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 }  // namespace
@@ -139,6 +145,78 @@ int32_t pliant_config_app_text(const pliant_config_t* config, const char* key, c
 int32_t pliant_config_check_app(const pliant_config_t* config, const char* const* keys, uint64_t count,
                                 pliant_error_t* error) {
   return pliant::capi::answer(error, [&] { given(config).config.check_app_keys(texts_of(keys, count, "keys")); });
+}
+
+int32_t pliant_config_refuse_app(const pliant_config_t* config, const char* key, const char* problem,
+                                 pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const pliant::Config& known = given(config).config;
+    require(key, "key");
+    require(problem, "problem");
+    known.refuse_app(key, problem);
+  });
+}
+
+int32_t pliant_config_has(const pliant_config_t* config, const char* section, int32_t* has, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const pliant::Config& known = given(config).config;
+    require(section, "section");
+    require(has, "has");
+    *has = known.has(section) ? 1 : 0;
+  });
+}
+
+int32_t pliant_config_use(const pliant_config_t* config, const char* section, const char** name,
+                          pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const pliant::Config& known = given(config).config;
+    require(section, "section");
+    require(name, "name");
+    *name = known.use(section).c_str();
+  });
+}
+
+int32_t pliant_config_with(const pliant_config_t* config, const char* const* sets, uint64_t count,
+                           pliant_config_t** changed, pliant_error_t* error) {
+  return pliant::capi::hand_out(changed, error, [&] {
+    const pliant::Config& known = given(config).config;
+    return std::make_unique<pliant_config_t>(known.with(texts_of(sets, count, "sets")));
+  });
+}
+
+int32_t pliant_config_data(const pliant_config_t* config, pliant_data_options_t* data, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const pliant::DataOptions& known = given(config).config.data();
+    pliant_data_options_t made{};
+    made.text = known.text.c_str();
+    made.lengths = known.lengths.c_str();
+    made.loss_tokens = known.loss_tokens.c_str();
+    made.length_column = known.length_column.c_str();
+    made.loss_tokens_column = known.loss_tokens_column.c_str();
+    pliant::capi::write(data, made, "data");
+  });
+}
+
+int32_t pliant_config_lr(const pliant_config_t* config, pliant_lr_options_t* lr, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const pliant_config_t& handle = given(config);
+    const pliant::LrOptions& known = handle.config.lr();
+    pliant_lr_options_t made{};
+    made.base_lr = known.base_lr;
+    made.base_batch = known.base_batch;
+    made.unit = known.unit.c_str();
+    made.optimizer = known.optimizer.c_str();
+    made.schedule_count = handle.schedule.size();
+    made.schedule = handle.schedule.data();
+    made.then_count = handle.then.size();
+    made.then = handle.then.data();
+    made.beta1 = value_or_none(known.beta1);
+    made.beta2 = value_or_none(known.beta2);
+    made.epsilon = value_or_none(known.epsilon);
+    made.weight_decay = value_or_none(known.weight_decay);
+    made.ema = value_or_none(known.ema);
+    pliant::capi::write(lr, made, "lr");
+  });
 }
 
 int32_t pliant_config_resolved(const pliant_config_t* config, const char** toml, uint64_t* bytes,

@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "pliant/exit_code.hpp"
 
 namespace pliant::capi {
 
@@ -19,19 +22,17 @@ std::string& last_message() {
   return one;
 }
 
-/// Bytes of `text` that a room of `room` bytes holds with its NUL: whole characters.
-size_t whole_characters(std::string_view text, size_t room) {
-  if (text.size() < room) return text.size();
-  size_t bytes = room - 1;
-  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
-  return bytes;
+/// What it was, for callbacks that pass it on.
+std::optional<Error>& last_failure() {
+  static thread_local std::optional<Error> one;
+  return one;
 }
 
 void fill(pliant_error_t* error, const Error& failure, std::string_view text) noexcept {
   if (error == nullptr || error->struct_size <= sizeof(uint32_t)) return;
   pliant_error_t made = PLIANT_INIT(pliant_error_t);
   made.status = static_cast<int32_t>(failure.status());
-  made.exit_code = static_cast<int32_t>(failure.exit_code());
+  made.exit_code = static_cast<int32_t>(exit_code_of(failure));
   made.rank = failure.rank();
   made.device = failure.device();
   made.message_bytes = text.size();
@@ -45,8 +46,10 @@ void fill(pliant_error_t* error, const Error& failure, std::string_view text) no
 int32_t report_as(pliant_error_t* error, const Error& failure) noexcept {
   std::string_view text = failure.message();
   try {
+    last_failure() = failure;
     last_message() = failure.message();
   } catch (...) {
+    last_failure().reset();
     last_message().clear();
     text = "no memory is left for the message";
   }
@@ -55,6 +58,25 @@ int32_t report_as(pliant_error_t* error, const Error& failure) noexcept {
 }
 
 }  // namespace
+
+void begin_callback() noexcept {
+  last_failure().reset();
+}
+
+void throw_of_callback(int32_t status, const char* what) {
+  const std::optional<Error>& last = last_failure();
+  if (last && static_cast<int32_t>(last->status()) == status) throw Error(*last);
+  const bool is_known = status > PLIANT_OK && status <= PLIANT_DEADLINE_EXCEEDED;
+  throw Error(is_known ? static_cast<Status>(status) : Status::kInternal,
+              std::string("the program's own ") + what + " ended with status " + std::to_string(status));
+}
+
+size_t whole_characters(std::string_view text, size_t room) {
+  if (text.size() < room) return text.size();
+  size_t bytes = room - 1;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
+  return bytes;
+}
 
 int32_t report(pliant_error_t* error) noexcept {
   try {

@@ -1,6 +1,8 @@
 // Handles: what every struct behind one begins with, and how one that is no handle of its kind is refused.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -27,6 +29,15 @@ enum class Tag : uint64_t {
   kLearningRate,
   kSession,
   kRecord,
+  kAccelerator,
+  kBuffer,
+  kStream,
+  kEvent,
+  kCommunicator,
+  kSharded,
+  kImported,
+  kReport,
+  kComparison,
 };
 
 /// The first base of every struct behind a handle.
@@ -90,12 +101,22 @@ template <Tag kTag>
 class MakerHandle : public Handle<kTag> {
  public:
   const std::thread::id maker = std::this_thread::get_id();
+  const pid_t process = ::getpid();
 };
 
-/// The struct behind a handle that is [maker]: throws kFailedPrecondition for another thread.
+/// Throws kFailedPrecondition in a process that was forked from the one that made the handle.
+template <class Struct>
+void require_own_process(const Struct& known) {
+  if (known.process == ::getpid()) return;
+  throw Error(Status::kFailedPrecondition,
+              std::string("this ") + Struct::kName + " is the parent's: a process that was forked has none");
+}
+
+/// The struct behind a handle that is [maker]: throws kFailedPrecondition for another thread, and in a forked process.
 template <class Struct>
 [[nodiscard]] Struct& makers(Struct* handle) {
   Struct& known = given(handle);
+  require_own_process(known);
   if (known.maker == std::this_thread::get_id()) return known;
   throw Error(Status::kFailedPrecondition,
               std::string("this ") + Struct::kName + " is called by the thread that made it, and by no other");

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,11 +18,27 @@
 #include "pliant/log.hpp"
 #include "pliant/plan.hpp"
 
+namespace pliant::capi {
+
+/// As C reads texts: borrowed from `texts`.
+[[nodiscard]] inline std::vector<const char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<const char*> made;
+  for (const std::string& text : texts) made.push_back(text.c_str());
+  return made;
+}
+
+}  // namespace pliant::capi
+
 struct pliant_config_t : pliant::capi::Handle<pliant::capi::Tag::kConfig> {
   static constexpr const char* kName = "config";
-  explicit pliant_config_t(pliant::Config opened) : config(std::move(opened)) {}
+  explicit pliant_config_t(pliant::Config opened)
+      : config(std::move(opened)),
+        schedule(pliant::capi::pointers_to(config.lr().schedule)),
+        then(pliant::capi::pointers_to(config.lr().then)) {}
 
   const pliant::Config config;
+  const std::vector<const char*> schedule;
+  const std::vector<const char*> then;
   mutable std::mutex mutex;  // of what was lent
   mutable std::map<std::string, std::string, std::less<>> texts;
   mutable std::optional<std::string> resolved;
@@ -57,19 +74,25 @@ struct pliant_batch_t : pliant::capi::Handle<pliant::capi::Tag::kBatch> {
 
 struct pliant_batches_t : pliant::capi::SerialHandle<pliant::capi::Tag::kBatches> {
   static constexpr const char* kName = "batches";
-  pliant_batches_t(const pliant::Config& config, const pliant::Plan& plan, std::shared_ptr<const pliant::Dataset> of)
-      : dataset(std::move(of)), batches(config, plan, *dataset) {}
+  pliant_batches_t(const pliant::Config& config, const pliant::Plan& plan,
+                   const std::shared_ptr<const pliant::Dataset>& of)
+      : dataset(completed(config, *of)), batches(config, plan, *dataset) {}
 
-  pliant_batches_t(const pliant::Config& config, const pliant::Plan& plan, std::shared_ptr<const pliant::Dataset> of,
-                   std::string_view saved)
-      : dataset(std::move(of)), batches(config, plan, *dataset, saved) {}
+  pliant_batches_t(const pliant::Config& config, const pliant::Plan& plan,
+                   const std::shared_ptr<const pliant::Dataset>& of, std::string_view saved)
+      : dataset(completed(config, *of)), batches(config, plan, *dataset, saved) {}
 
+  /// With the rows and costs that the config names: pliant_row_costs looks at them.
+  static std::shared_ptr<const pliant::Dataset> completed(const pliant::Config& config, const pliant::Dataset& given) {
+    return std::make_shared<const pliant::Dataset>(pliant::complete_dataset(config, given));
+  }
   [[nodiscard]] std::unique_ptr<pliant_batch_t> lend(pliant::Batch batch) const {
     return std::make_unique<pliant_batch_t>(std::move(batch), dataset);
   }
 
   const std::shared_ptr<const pliant::Dataset> dataset;
   pliant::Batches batches;
+  std::set<std::string> units;  // that were lent
 };
 
 struct pliant_assignment_t : pliant::capi::Handle<pliant::capi::Tag::kAssignment> {

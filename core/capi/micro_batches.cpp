@@ -6,9 +6,9 @@
 
 struct pliant_micro_batches_t : pliant::capi::Handle<pliant::capi::Tag::kMicroBatches> {
   static constexpr const char* kName = "micro-batches";
-  pliant_micro_batches_t(const std::vector<pliant::PaddedMicroBatch>& all, const pliant::Dataset& dataset) {
+  pliant_micro_batches_t(const std::vector<pliant::MicroBatch>& all, const pliant::Dataset& dataset) {
     const bool all_whole = std::all_of(all.begin(), all.end(), [](const auto& one) { return one.pieces.empty(); });
-    for (const pliant::PaddedMicroBatch& one : all) {
+    for (const pliant::MicroBatch& one : all) {
       rows.insert(rows.end(), one.rows.begin(), one.rows.end());
       ids.insert(ids.end(), one.ids.begin(), one.ids.end());
       lengths.insert(lengths.end(), one.lengths.begin(), one.lengths.end());
@@ -21,7 +21,7 @@ struct pliant_micro_batches_t : pliant::capi::Handle<pliant::capi::Tag::kMicroBa
     }
   }
 
-  void add_pieces(const pliant::PaddedMicroBatch& one, const pliant::Dataset& dataset) {
+  void add_pieces(const pliant::MicroBatch& one, const pliant::Dataset& dataset) {
     for (size_t entry = 0; entry < one.ids.size(); ++entry) {
       const auto whole = dataset.lengths[static_cast<size_t>(one.ids[entry])];
       const pliant::Piece piece = one.pieces.empty() ? pliant::Piece{0, whole, true} : one.pieces[entry];
@@ -69,8 +69,8 @@ pliant::Layout layout_of(const pliant_layout_t* layout) {
 }
 
 /// Of batches that follow each other; they are of one data set.
-std::vector<pliant::PaddedMicroBatch> micro_batches_of(std::span<const pliant_batch_t* const> batches,
-                                                       const pliant::Layout& layout, int64_t rank) {
+std::vector<pliant::MicroBatch> micro_batches_of(std::span<const pliant_batch_t* const> batches,
+                                                 const pliant::Layout& layout, int64_t rank) {
   const pliant_batch_t& first = pliant::capi::given(batches.front());
   if (batches.size() == 1) return pliant::padded_micro_batches(first.batch, *first.dataset, layout, rank);
   std::vector<pliant::Batch> copies;

@@ -12,7 +12,7 @@ struct pliant_planner_t : pliant::capi::Handle<pliant::capi::Tag::kPlanner> {
 pliant_plan_t::pliant_plan_t(pliant::Plan made) : plan(std::move(made)) {
   for (const pliant::WorldRange& range : plan.world_sizes)
     ranges.insert(ranges.end(), {range.first, range.last, range.step});
-  for (const std::string& warning : plan.warnings) warnings.push_back(warning.c_str());
+  warnings = pliant::capi::pointers_to(plan.warnings);
 }
 
 int32_t pliant_planner_make(const pliant_config_t* config, pliant_planner_t** planner, pliant_error_t* error) {
@@ -42,6 +42,19 @@ int32_t pliant_planner_plan(const pliant_planner_t* planner, int64_t world_size,
     if (world_size < 0) throw pliant::capi::wrong("a world size of " + std::to_string(world_size));
     return std::make_unique<pliant_plan_t>(known.plan(world_size));
   });
+}
+
+int32_t pliant_plan_make(const pliant_config_t* config, int64_t world_size, pliant_plan_t** plan,
+                         pliant_error_t* error) {
+  return pliant::capi::hand_out(plan, error, [&] {
+    const pliant::Config& known = pliant::capi::given(config).config;
+    if (world_size < 0) throw pliant::capi::wrong("a world size of " + std::to_string(world_size));
+    return std::make_unique<pliant_plan_t>(pliant::make_plan(known, world_size));
+  });
+}
+
+int32_t pliant_check_scheduler(const pliant_config_t* config, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] { pliant::check_scheduler(pliant::capi::given(config).config); });
 }
 
 int32_t pliant_plan_free(pliant_plan_t* plan) {

@@ -1,10 +1,10 @@
-// The record of a job without an agent, and audits, for C.
+// The record of a job without an agent, for C.
+#include <exception>
 #include <istream>
 #include <iterator>
 #include <ostream>
 
 #include "handles.hpp"
-#include "pliant/audit.hpp"
 #include "pliant/job_record.hpp"
 #include "structs.hpp"
 
@@ -21,6 +21,48 @@ struct pliant_record_t : pliant::capi::SerialHandle<pliant::capi::Tag::kRecord> 
 namespace {
 
 using RecordTurn = pliant::capi::Turn<pliant_record_t>;
+
+/// Of a state that is shown in pieces.
+constexpr size_t kMostOfPiece = size_t{1} << 20U;
+
+/// What a callback of the program fails with within `work`, which says it in its own way: here it is the program's.
+class OfCallback {
+ public:
+  template <class Callback>
+  void call(const char* what, const Callback& callback) {
+    try {
+      pliant::capi::call_back(what, callback);
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  }
+  template <class Work>
+  void keep_over(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      if (failure_) std::rethrow_exception(failure_);
+      throw;
+    }
+  }
+
+ private:
+  std::exception_ptr failure_;
+};
+
+/// What a call on `known` says of what it went on from; the state is at `known`, or nowhere.
+pliant_restored_t from_restored(const pliant::Restored& from, pliant_record_t& known, uint64_t bytes, bool is_held) {
+  known.restored_lr = from.lr_state;
+  pliant_restored_t made{};
+  if (from.step == 0) return made;
+  made.step = from.step;
+  made.state = is_held ? known.restored.data() : nullptr;
+  made.bytes = bytes;
+  made.lr_state = known.restored_lr.data();
+  made.lr_bytes = known.restored_lr.size();
+  return made;
+}
 
 }  // namespace
 
@@ -98,32 +140,57 @@ int32_t pliant_record_restore(pliant_record_t* record, pliant_restored_t* restor
     const pliant::Restored from = known->record.restore([&](std::istream& in) {
       known->restored.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     });
-    known->restored_lr = from.lr_state;
-    pliant_restored_t made{};
-    if (from.step > 0) {
-      made.step = from.step;
-      made.state = known->restored.data();
-      made.bytes = known->restored.size();
-      made.lr_state = known->restored_lr.data();
-      made.lr_bytes = known->restored_lr.size();
-    }
-    pliant::capi::write(restored, made, "restored");
+    pliant::capi::write(restored, from_restored(from, *known.operator->(), known->restored.size(), true), "restored");
   });
 }
 
-int32_t pliant_audit_run(const char* directory, pliant_audit_t* audit, pliant_error_t* error) {
+int32_t pliant_record_keep_pieces(pliant_record_t* record,
+                                  int32_t (*next)(void* context, const void** piece, uint64_t* bytes), void* context,
+                                  const char* lr_state, uint64_t lr_bytes, pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
-    pliant::capi::require(directory, "directory");
-    pliant::capi::check_size(audit, "audit");
-    const pliant::RunAudit found = pliant::audit_run(directory);
-    pliant_audit_t made{};
-    made.is_whole = found.is_whole() ? 1 : 0;
-    made.steps = found.steps;
-    made.samples_expected = found.samples_expected;
-    made.samples_used_once = found.samples_used_once;
-    made.samples_repeated = found.samples_repeated;
-    made.samples_missing = found.samples_missing;
-    made.differences = found.differences_found;
-    pliant::capi::write(audit, made, "audit");
+    const RecordTurn known(record);
+    if (next == nullptr) throw pliant::capi::wrong("next is NULL");
+    const auto rate = pliant::capi::given_array(lr_state, lr_bytes, "lr_state");
+    OfCallback of;
+    const auto write_pieces = [&](std::ostream& out) {
+      for (;;) {
+        const void* piece = nullptr;
+        uint64_t bytes = 0;
+        of.call("next of a state", [&] {
+          const int32_t status = next(context, &piece, &bytes);
+          return status == PLIANT_OK && bytes > 0 && piece == nullptr ? int32_t{PLIANT_INVALID_ARGUMENT} : status;
+        });
+        if (bytes == 0) return;
+        out.write(static_cast<const char*>(piece), static_cast<std::streamsize>(bytes));
+        if (!out) return;  // a full disk, which keep_snapshot names
+      }
+    };
+    of.keep_over([&] { known->record.keep_snapshot({rate.begin(), rate.end()}, write_pieces); });
+  });
+}
+
+int32_t pliant_record_restore_pieces(pliant_record_t* record,
+                                     int32_t (*take)(void* context, const void* piece, uint64_t bytes), void* context,
+                                     pliant_restored_t* restored, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const RecordTurn known(record);
+    if (take == nullptr) throw pliant::capi::wrong("take is NULL");
+    pliant::capi::check_size(restored, "restored");
+    known->restored.clear();
+    uint64_t all = 0;
+    OfCallback of;
+    const auto read_pieces = [&](std::istream& in) {
+      std::vector<char> piece(kMostOfPiece);
+      while (in) {
+        in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+        const auto bytes = static_cast<uint64_t>(in.gcount());
+        if (bytes == 0) break;
+        all += bytes;
+        of.call("take of a state", [&] { return take(context, piece.data(), bytes); });
+      }
+    };
+    pliant::Restored from;
+    of.keep_over([&] { from = known->record.restore(read_pieces); });
+    pliant::capi::write(restored, from_restored(from, *known.operator->(), all, false), "restored");
   });
 }

@@ -1,10 +1,10 @@
 // A worker's side of an elastic job, for C.
-#include "pliant/session.hpp"
-
+#include <chrono>
+#include <istream>
 #include <iterator>
 #include <ostream>
 
-#include "handles.hpp"
+#include "session_handle.hpp"
 #include "structs.hpp"
 
 namespace {
@@ -67,44 +67,9 @@ class CState final : public pliant::TrainingState {
 
 }  // namespace
 
-struct pliant_session_t : pliant::capi::MakerHandle<pliant::capi::Tag::kSession> {
-  static constexpr const char* kName = "session";
-  explicit pliant_session_t(pliant::Session attached) : session(std::move(attached)) {}
-
-  /// The step that pliant_session_next gave and that was not committed.
-  [[nodiscard]] pliant::Step& step_in_hand() const {
-    if (step != nullptr) return *step;
-    throw pliant::Error(pliant::Status::kFailedPrecondition,
-                        "there is no step in hand: call pliant_session_next first");
-  }
-  [[nodiscard]] const pliant::MicroBatch& micro_batch(uint64_t number) const {
-    const auto& all = step_in_hand().micro_batches();
-    if (number < all.size()) return all[number];
-    throw pliant::capi::wrong("there is no micro-batch " + std::to_string(number) + ": this rank has " +
-                              std::to_string(all.size()) + ", counted from 0");
-  }
-  void take(pliant::Step& next) {
-    batch = std::make_unique<pliant_batch_t>(next.batch(), dataset);
-    batch->is_lent = true;
-    for (const pliant::MicroBatch& micro : next.micro_batches())
-      micros.insert(micros.end(), {micro.rows.first, micro.rows.count});
-    step = &next;
-  }
-  void let_go() {
-    committed.reset();
-    step = nullptr;
-    micros.clear();
-    batch.reset();
-  }
-
-  std::unique_ptr<CState> state;  // outlives the session
-  pliant::Session session;
-  std::shared_ptr<const pliant::Dataset> dataset;
-  pliant::Step* step = nullptr;
-  std::unique_ptr<pliant_batch_t> batch;
-  std::vector<int64_t> micros;
-  std::optional<pliant::Committed> committed;
-};
+std::unique_ptr<pliant::TrainingState> pliant::capi::training_state_of(const pliant_state_t& given) {
+  return std::make_unique<CState>(given);
+}
 
 int32_t pliant_leave_stop_signals_to_agent() {
   return pliant::capi::answer(nullptr, [] { pliant::leave_stop_signals_to_agent(); });
@@ -121,7 +86,17 @@ int32_t pliant_session_attach(pliant_session_t** session, pliant_error_t* error)
 
 int32_t pliant_session_free(pliant_session_t* session) {
   return pliant::capi::answer(nullptr, [&] {
-    if (session != nullptr) delete &pliant::capi::makers(session);
+    if (session == nullptr) return;
+    const pliant_session_t& gone = pliant::capi::makers(session);
+    const auto refuse = [](const char* why) {
+      throw pliant::Error(pliant::Status::kFailedPrecondition, std::string("this session is not freed: ") + why);
+    };
+    if (gone.calls > 0) refuse("a call on it is under way");
+    if (gone.sharded) pliant::capi::require_idle(*gone.sharded, gone.kName);
+    // The last that is asked: from here on the stream takes no call.
+    if (gone.stream && gone.stream->is_busy.exchange(true, std::memory_order_acquire))
+      refuse("a call on its stream is under way");
+    delete session;
   });
 }
 
@@ -130,24 +105,62 @@ int32_t pliant_session_config(pliant_session_t* session, pliant_config_t** confi
       config, error, [&] { return std::make_unique<pliant_config_t>(pliant::capi::makers(session).session.config()); });
 }
 
+int32_t pliant_session_begin_busy(pliant_session_t* session, const char* what, double at_most_s,
+                                  pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant_session_t& known = pliant::capi::makers(session);
+    pliant::capi::require(what, "what");
+    known.busy.push_back(known.session.busy(what, std::chrono::duration<double>(at_most_s)));
+  });
+}
+
+int32_t pliant_session_end_busy(pliant_session_t* session, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant_session_t& known = pliant::capi::makers(session);
+    if (known.busy.empty()) {
+      throw pliant::Error(pliant::Status::kFailedPrecondition,
+                          "the session is not busy: call pliant_session_begin_busy first");
+    }
+    known.busy.pop_back();
+  });
+}
+
 int32_t pliant_session_start(pliant_session_t* session, const pliant_dataset_t* dataset, const pliant_state_t* state,
                              pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
-    pliant_session_t& known = pliant::capi::makers(session);
-    if (known.state) throw pliant::Error(pliant::Status::kFailedPrecondition, "this session was started before");
-    auto brought = std::make_unique<CState>(pliant::capi::read(state, "state"));
-    auto data = dataset != nullptr
-                    ? pliant::capi::given(dataset).dataset
-                    : std::make_shared<const pliant::Dataset>(pliant::load_dataset(known.session.config()));
-    known.state = std::move(brought);  // stays where it is, also where the start fails half-way
-    known.session.start(*data, *known.state);
-    known.dataset = std::move(data);
+    const pliant::capi::SessionCall call(session);
+    pliant_session_t& known = call.session();
+    pliant::capi::start_session(
+        known, dataset, pliant::capi::read(state, "state"),
+        [&known](const pliant::Dataset& data, pliant::TrainingState& brought) { known.session.start(data, brought); });
+  });
+}
+
+int32_t pliant_session_on_snapshot(pliant_session_t* session, int32_t (*before)(void* context, int64_t step),
+                                   void (*after)(void* context, int64_t step, const char* file, const char* why),
+                                   void* context, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant::Session::SnapshotHooks hooks;
+    if (before != nullptr) {
+      hooks.before = [before, context](int64_t step) {
+        const int32_t status = before(context, step);
+        if (status == PLIANT_OK) return;
+        throw pliant::Error(pliant::Status::kInternal, "it ended with status " + std::to_string(status));
+      };
+    }
+    if (after != nullptr) {
+      hooks.after = [after, context](int64_t step, const std::string& file, const std::string& why) {
+        after(context, step, file.c_str(), why.c_str());
+      };
+    }
+    pliant::capi::makers(session).session.on_snapshot(std::move(hooks));
   });
 }
 
 int32_t pliant_session_next(pliant_session_t* session, pliant_step_t* step, pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
-    pliant_session_t& known = pliant::capi::makers(session);
+    const pliant::capi::SessionCall call(session);
+    pliant_session_t& known = call.session();
     pliant::capi::check_size(step, "step");
     known.let_go();
     pliant_step_t made{};
@@ -160,6 +173,33 @@ int32_t pliant_session_next(pliant_session_t* session, pliant_step_t* step, plia
       made.learning_rate = next->learning_rate();
       made.micro_batch_count = known.micros.size() / 2;
       made.micro_batches = known.micros.data();
+      made.shares = next->shares();
+    }
+    pliant::capi::write(step, made, "step");
+  });
+}
+
+int32_t pliant_session_coming(pliant_session_t* session, int64_t ahead, pliant_step_t* step, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant_session_t& known = pliant::capi::makers(session);
+    pliant::capi::check_size(step, "step");
+    pliant_step_t made{};
+    if (const pliant::ComingStep* const coming = known.session.coming(ahead); coming != nullptr) {
+      pliant_session_t::Coming& lent = known.coming[ahead];  // what was lent before stays where it is
+      if (!lent.batch) {
+        lent.batch = std::make_unique<pliant_batch_t>(coming->batch, known.dataset);
+        lent.batch->is_lent = true;
+        for (const pliant::RowRange rows : coming->micro_batches)
+          lent.micros.insert(lent.micros.end(), {rows.first, rows.count});
+        lent.shares = coming->shares;
+      }
+      made.batch = lent.batch.get();
+      made.index = coming->index;
+      made.rank = known.last_step != nullptr ? known.last_step->rank() : 0;
+      made.world_size = known.last_step != nullptr ? known.last_step->world_size() : 0;
+      made.micro_batch_count = lent.micros.size() / 2;
+      made.micro_batches = lent.micros.data();
+      made.shares = lent.shares;
     }
     pliant::capi::write(step, made, "step");
   });
@@ -172,13 +212,21 @@ int32_t pliant_session_scaling(pliant_session_t* session, pliant_scaling_t* scal
   });
 }
 
+int32_t pliant_session_scaling_of(pliant_session_t* session, double base_lr, pliant_scaling_t* scaling,
+                                  pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    const pliant::Scaling known = pliant::capi::makers(session).step_in_hand().scaling(base_lr);
+    pliant::capi::write(scaling, pliant::capi::from_scaling(known), "scaling");
+  });
+}
+
 int32_t pliant_session_add(pliant_session_t* session, uint64_t number, double loss_sum, const float* gradient,
                            uint64_t size, pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
     const pliant_session_t& known = pliant::capi::makers(session);
-    const pliant::MicroBatch& micro = known.micro_batch(number);
-    if (gradient == nullptr && size == 0) return known.step->add(micro, loss_sum);
-    known.step->add(micro, loss_sum, pliant::capi::given_array(gradient, size, "gradient"));
+    const pliant::RowRange rows = known.micro_batch(number);
+    if (gradient == nullptr && size == 0) return known.step->add(rows, loss_sum);
+    known.step->add(rows, loss_sum, pliant::capi::given_array(gradient, size, "gradient"));
   });
 }
 
@@ -192,7 +240,63 @@ int32_t pliant_session_add_piece(pliant_session_t* session, uint64_t number, uin
   });
 }
 
-int32_t pliant_session_commit(pliant_session_t* session, pliant_committed_t* committed, pliant_error_t* error) {
+namespace {
+
+/// Gives `to`, a step or the session behind a handle, one value: their functions are of one shape.
+template <class To>
+void give_metric(To& to, void (To::*give)(std::string_view, double, double),
+                 void (To::*give_by)(std::string_view, double, pliant::MetricRule), const char* name, double value,
+                 double weight, int32_t rule) {
+  pliant::capi::require(name, "name");
+  if (rule < PLIANT_METRIC_MEAN || rule > PLIANT_METRIC_MIN)
+    throw pliant::capi::wrong("rule is " + std::to_string(rule) + ", which is no PLIANT_METRIC_...");
+  if (rule == PLIANT_METRIC_MEAN) return (to.*give)(name, value, weight);
+  (to.*give_by)(name, value, static_cast<pliant::MetricRule>(rule - PLIANT_METRIC_MEAN));
+}
+
+}  // namespace
+
+int32_t pliant_session_metric(pliant_session_t* session, const char* name, double value, double weight, int32_t rule,
+                              pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant::Step& step = pliant::capi::makers(session).step_in_hand();
+    give_metric<pliant::Step>(step, &pliant::Step::metric, &pliant::Step::metric, name, value, weight, rule);
+  });
+}
+
+int32_t pliant_session_evaluated(pliant_session_t* session, const char* name, double value, double weight, int32_t rule,
+                                 pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant::Session& known = pliant::capi::makers(session).session;
+    give_metric<pliant::Session>(known, &pliant::Session::evaluated, &pliant::Session::evaluated, name, value, weight,
+                                 rule);
+  });
+}
+
+int32_t pliant_session_last_evaluation(pliant_session_t* session, const char* name, double* value, int64_t* step,
+                                       pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant_session_t& known = pliant::capi::makers(session);
+    pliant::capi::require(name, "name");
+    pliant::capi::require(value, "value");
+    const std::optional<pliant::Evaluation>& last = known.session.last_evaluation();
+    const bool is_there = last && last->values.contains(name);
+    *value = is_there ? last->values.at(name) : 0;
+    if (step != nullptr) *step = is_there ? last->step : -1;
+  });
+}
+
+int32_t pliant_session_end_after_step(pliant_session_t* session, const char* reason, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant_session_t& known = pliant::capi::makers(session);
+    pliant::capi::require(reason, "reason");
+    known.session.end_after_step(reason);
+  });
+}
+
+namespace {
+
+int32_t commit_step(pliant_session_t* session, pliant_committed_t* committed, bool on_device, pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
     pliant_session_t& known = pliant::capi::makers(session);
     pliant::capi::check_size(committed, "committed");
@@ -200,7 +304,8 @@ int32_t pliant_session_commit(pliant_session_t* session, pliant_committed_t* com
     known.step = nullptr;
     pliant_committed_t made{};
     if (known.committed) {
-      const std::span<const float> gradient = known.committed->gradient();
+      std::span<const float> gradient = known.committed->device_gradient();  // empty where the model is sharded
+      if (!on_device && !gradient.empty()) gradient = known.committed->gradient();
       made.is_committed = 1;
       made.loss = known.committed->loss;
       made.gradient_size = gradient.size();
@@ -208,4 +313,15 @@ int32_t pliant_session_commit(pliant_session_t* session, pliant_committed_t* com
     }
     pliant::capi::write(committed, made, "committed");
   });
+}
+
+}  // namespace
+
+int32_t pliant_session_commit(pliant_session_t* session, pliant_committed_t* committed, pliant_error_t* error) {
+  return commit_step(session, committed, false, error);
+}
+
+int32_t pliant_session_commit_on_device(pliant_session_t* session, pliant_committed_t* committed,
+                                        pliant_error_t* error) {
+  return commit_step(session, committed, true, error);
 }
