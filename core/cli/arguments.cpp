@@ -59,7 +59,11 @@ void add_plugin_check(CLI::App& plugin, Invocation& invocation) {
                      "The plugin file, or section/name of an installed plugin; optional with --list");
   command.add_option("--only", given->only, "Run only checks whose names match, e.g. memory or 'copy|fill'")
       ->type_name("REGEX");
-  command.add_option("--seed", given->seed, "Seed of the test data and of random timing. Default: 1")->type_name("N");
+  command
+      .add_option("--seed", given->seed,
+                  "Seed of all random inputs: array values, options, models, data sets and requests, and which rank is "
+                  "killed at which time. Default: 1")
+      ->type_name("N");
   command.add_option("--reproduce", given->reproduce, "Repeat one check with its seed, as a failed check printed it")
       ->type_name("CHECK:SEED");
   command
@@ -71,7 +75,7 @@ void add_plugin_check(CLI::App& plugin, Invocation& invocation) {
       "Examples:\n  pliant plugin check ./accelerator-mine.pliant.so\n  pliant plugin check accelerator/host --only "
       "'copy|fill'\n\n--set KEY=VALUE sets an option of "
       "the "
-      "plugin.\nExit codes: 0 nothing failed, 1 a check failed or crashed, 2 usage, 3 FILE is no plugin");
+      "plugin.\n\nExit codes: 0 nothing failed, 1 a check failed or crashed, 2 usage, 3 FILE is no plugin");
   command.callback(
       [&invocation, given] { invocation.action = [&invocation, given] { return check_plugin(invocation, *given); }; });
 }

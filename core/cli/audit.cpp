@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "output.hpp"
 #include "pliant/audit.hpp"
+#include "pliant/exit_code.hpp"
 
 namespace pliant::cli {
 
@@ -126,12 +127,13 @@ void add_audit(CLI::App& app, Invocation& invocation) {
   add_json(*command, invocation);
   command->footer(
       "Replays the ledger and checks that every step used the samples of its plan, that each sample was used once, and "
-      "that\nthe rows of the ranks and the learning rate are those of the config. What depends on measured times or "
-      "gradients cannot\nbe derived again and is listed as not checked. Changes no file.\n\nExit code 0: the run "
+      "that the rows of the ranks and the learning rate are those of the config. What depends on measured times or "
+      "gradients cannot be derived again and is listed as not checked. Changes no file.\n\nExit code 0: the run "
       "followed its plan and, with --against, both runs have the same samples, states and losses; else 1.\n\n"
       "Examples:\n"
       "  pliant audit pliant-runs/tinylm/latest\n"
-      "  pliant audit pliant-runs/tinylm/latest --against pliant-runs/tinylm/20261124-023000-0123456789ab");
+      "  pliant audit pliant-runs/tinylm/latest --against pliant-runs/tinylm/20261124-023000-0123456789ab\n\n"
+      "Every command takes --set, --plugin-dir, --color, -v and -q: see pliant --help");
   command->callback([&invocation, arguments] {
     invocation.action = [&invocation, arguments] { return audit(invocation, *arguments); };
   });

@@ -11,6 +11,7 @@
 #include "config_findings.hpp"
 #include "json.hpp"
 #include "output.hpp"
+#include "pliant/exit_code.hpp"
 
 namespace pliant::cli {
 
@@ -24,10 +25,9 @@ config::StatePtr open_whole(const Invocation& invocation, const std::filesystem:
 
 /// Opens every section and looks for what would stop a run before it starts.
 Result<config::StatePtr> open_and_check(const Invocation& invocation, const std::filesystem::path& file) {
-  Result<config::StatePtr> opened = config::open_state(file, {}, invocation.overrides, true);
-  if (!opened) return opened;
-  if (const std::optional<Error> found = run_findings(**opened)) return tl::unexpected<Error>(*found);
-  return opened;
+  config::Examined examined = config::examine(file, invocation.overrides);
+  if (const std::optional<Error> found = run_findings(examined)) return tl::unexpected<Error>(*found);
+  return std::move(examined.state);
 }
 
 std::string checked_text(const std::filesystem::path& file, const detail::ConfigState& state) {
@@ -37,7 +37,11 @@ std::string checked_text(const std::filesystem::path& file, const detail::Config
     rows.push_back(
         {"  " + section, selection.use, selection.plugin ? selection.plugin->file().string() : "not opened"});
   }
-  return text + table(rows);
+  text += table(rows);
+  const config::Value* app = state.root.find("app");
+  if (app != nullptr && !app->members.empty())
+    text += "  [app] is the program's: it checks these keys when it starts\n";
+  return text;
 }
 
 Json checked_json(const detail::ConfigState& state) {
@@ -94,7 +98,7 @@ int check_config(const Invocation& invocation, const std::filesystem::path& file
   if (!opened && invocation.json) {
     const Json json{{"schema", "pliant.config_check/1"}, {"ok", false}, {"message", opened.error().message()}};
     const int written = emit(json.dump() + "\n");
-    return written != 0 ? written : static_cast<int>(opened.error().exit_code());
+    return written != 0 ? written : static_cast<int>(exit_code_of(opened.error()));
   }
   const config::StatePtr state = or_throw(std::move(opened));
   if (invocation.json) return emit(checked_json(*state).dump() + "\n");
@@ -115,7 +119,8 @@ int show_defaults(const Invocation& invocation, const std::string& name) {
     return emit(invocation.json ? defaults_answer(Json::array({section_json(name, options)})).dump() + "\n"
                                 : config::defaults_document({name}, options));
   }
-  const plugin::Found found = find_plugin(or_throw(config::search_dirs(invocation.overrides)), name);
+  const plugin::Found found =
+      find_plugin(or_throw(config::search_dirs(invocation.overrides)), name, config::core_sections());
   const auto opened = or_throw(plugin::Plugin::open(found.file, *found.kind));
   const std::string section(found.kind->section);
   return emit(invocation.json

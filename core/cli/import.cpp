@@ -34,14 +34,15 @@ std::string import_json(const ImportedConfig& imported) {
 int import_config(const Invocation& invocation, const ImportArguments& arguments) {
   if (!invocation.overrides.sets.empty()) {
     throw Error(Status::kInvalidArgument, "--set has no effect here; give it to the command that reads the TOML",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   if (arguments.force && arguments.output.empty()) {
     throw Error(Status::kInvalidArgument, "--force overwrites the file of --output; give --output, too",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   const std::string text = or_throw(config::read_text(arguments.source));
-  const ImportedConfig imported = import_deepspeed(text, arguments.source.string());
+  const ImportedConfig imported =
+      import_deepspeed(text, arguments.source.string(), arguments.output.empty() ? "FILE" : arguments.output.string());
   if (!arguments.output.empty()) or_throw(write_whole(arguments.output, imported.toml, arguments.force));
   if (!invocation.quiet) {
     for (const NotCarriedBlock& block : by_block(imported.not_carried)) {

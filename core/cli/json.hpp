@@ -14,7 +14,8 @@ namespace pliant::cli {
 nlohmann::ordered_json options_json(const std::vector<pliant_option>& options);
 
 /// The one plugin that `name` means ("section/name", or a name that only one section has); throws Error when there is
-/// none (exit 3) or more than one (exit 2).
-plugin::Found find_plugin(const std::vector<plugin::SearchDir>& dirs, const std::string& name);
+/// none (exit 3) or more than one (exit 2). `sections`: what else may be named there, for the error.
+plugin::Found find_plugin(const std::vector<plugin::SearchDir>& dirs, const std::string& name,
+                          const std::vector<std::string>& sections = {});
 
 }  // namespace pliant::cli

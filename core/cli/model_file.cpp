@@ -13,8 +13,8 @@
 
 #include "base/result.hpp"
 #include "pliant/error.hpp"
-#include "sharded/safetensors_parts.hpp"
-#include "sharded/trace_report.hpp"
+#include "sharded/files/safetensors_parts.hpp"
+#include "sharded/trace/trace_report.hpp"
 
 namespace pliant::cli {
 
@@ -56,8 +56,10 @@ sharded::ModelTables layers_of(int64_t count, int64_t elements) {
   return model;
 }
 
-sharded::ModelTables model_in(const std::string& file) {
-  const auto parts = or_throw(sharded::SafetensorsParts::open(file));
+sharded::ModelTables model_in(const std::string& file, const std::string& words) {
+  const auto opened = sharded::SafetensorsParts::open(file);
+  if (!opened) throw opened.error().with_message(words + opened.error().message()).with_origin(Origin::kInput);
+  const sharded::SafetensorsParts& parts = *opened;
   sharded::ModelTables model;
   std::vector<std::pair<std::string, std::vector<ParameterId>>> modules;
   std::map<std::string, size_t> places;
@@ -95,7 +97,7 @@ bool is_trace(const std::string& file) {
 
 sharded::TraceFile sharded_trace_in(const std::string& file, const std::string& words) {
   const auto refused = [&words](const Error& error, const std::string& named) {
-    return error.with_message(words + named + error.message()).with_exit_code(ExitCode::kUsage);
+    return error.with_message(words + named + error.message()).with_origin(Origin::kInput);
   };
   Result<sharded::TraceFile> read = sharded::read_trace(file);
   if (!read) throw refused(read.error(), {});  // which names the file
@@ -128,11 +130,19 @@ Recording recording_in(const std::string& file, const std::string& words) {
                 fmt::format("{}{} has no completely recorded step; trace a job until it commits "
                             "one",
                             words, file),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   made.rank = from->rank;
   made.number = made.step.front().front().step;
   return made;
+}
+
+void check_model(const std::string& file, const std::string& words) {
+  if (is_trace(file)) {
+    static_cast<void>(recording_in(file, words));
+  } else {
+    static_cast<void>(model_in(file, words));
+  }
 }
 
 }  // namespace pliant::cli

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "sharded/model_tables.hpp"
-#include "sharded/trace_file.hpp"
-#include "sharded/traced_program.hpp"
+#include "sharded/shards/model_tables.hpp"
+#include "sharded/trace/trace_file.hpp"
+#include "sharded/trace/traced_program.hpp"
 
 namespace pliant::cli {
 
@@ -17,11 +17,14 @@ sharded::ModelTables layers_of(int64_t count, int64_t elements);
 /// Names and shapes of a .safetensors file, or of several beside an index or in a folder, in the order of the data;
 /// what are no floats is left out. The module of a tensor is what its name says up to the first number, "blocks.0" of
 /// "blocks.0.up.weight", as models that repeat a layer are cut; without a number what stands before the last dot.
-/// Throws kNotFound, kDataLoss.
-sharded::ModelTables model_in(const std::string& file);
+/// Throws kNotFound, kDataLoss, with `words` in front and exit code 2.
+sharded::ModelTables model_in(const std::string& file, const std::string& words);
 
 /// Whether the file is text, as a trace is and a .safetensors file, which begins with a number of eight bytes, is not.
 bool is_trace(const std::string& file);
+
+/// Throws as recording_in() for a trace, else as model_in().
+void check_model(const std::string& file, const std::string& words);
 
 /// The trace of a sharded job, in_turn(). Throws what read_trace() has against the file, and kFailedPrecondition for
 /// one of another job, with `words` in front and exit code 2.

@@ -19,7 +19,7 @@ std::vector<std::string> names_in(const std::string& flag, const std::string& li
   if (std::find(names.begin(), names.end(), "") == names.end()) return names;
   throw Error(Status::kInvalidArgument,
               fmt::format("{} '{}': give names separated by single commas, e.g. {}", flag, list, example),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 }  // namespace pliant::cli

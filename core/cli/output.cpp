@@ -14,7 +14,7 @@
 #include "base/environment.hpp"
 #include "base/printable.hpp"
 #include "base/stderr_writer.hpp"
-#include "pliant/error.hpp"
+#include "exit_codes.hpp"
 
 namespace pliant::cli {
 
@@ -28,7 +28,7 @@ int emit(std::string_view text) {
   const size_t written = std::fwrite(shown.data(), 1, shown.size(), stdout);
   if (written == shown.size() && std::fflush(stdout) == 0) return 0;
   const int reason = errno;
-  if (reason == EPIPE) return 128 + SIGPIPE;
+  if (reason == EPIPE) return exit_code_of_signal(SIGPIPE);
   note(fmt::format("pliant: error: cannot write the result: {}\n", std::generic_category().message(reason)));
   return static_cast<int>(ExitCode::kFailed);
 }

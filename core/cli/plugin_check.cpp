@@ -44,7 +44,7 @@ std::string file_of(const Invocation& invocation, const std::string& given) {
   throw Error(Status::kNotFound,
               fmt::format("{}: no such file and no such plugin; {}pliant plugin list shows the installed plugins",
                           given, near.empty() ? "" : fmt::format("did you mean '{}'? ", near.front())),
-              ExitCode::kPlugin);
+              Origin::kPlugin);
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ int check_plugin(const Invocation& invocation, const PluginCheckArguments& argum
     throw Error(Status::kFailedPrecondition,
                 "plugin check runs the code of the given file, and refuses to do so with another user's rights: use a "
                 "pliant that is neither setuid nor setgid",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   const fs::path program = kit();
   std::vector<std::string> words{"pliant-check", "--as", "pliant plugin check"};
@@ -76,7 +76,7 @@ int check_plugin(const Invocation& invocation, const PluginCheckArguments& argum
   throw Error(Status::kNotFound,
               fmt::format("cannot run {}: {}; it is part of the SDK: cmake --install BUILD --component sdk",
                           program.string(), std::generic_category().message(errno)),
-              ExitCode::kFailed);
+              Origin::kRun);
 }
 
 }  // namespace pliant::cli

@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& message, ExitCode code = ExitCode::kUsage) {
-  throw Error(code == ExitCode::kUsage ? Status::kInvalidArgument : Status::kNotFound, message, code);
+[[noreturn]] void refuse(const std::string& message, Origin origin = Origin::kInput) {
+  throw Error(origin == Origin::kInput ? Status::kInvalidArgument : Status::kNotFound, message, origin);
 }
 
 /// `<prefix>` of `<prefix>/bin/pliant`, installed or built.
@@ -39,7 +39,7 @@ fs::path templates() {
   if (!fs::is_directory(folder, error)) {
     refuse(fmt::format("{} does not exist; the templates are part of the SDK: cmake --install BUILD --component sdk",
                        folder.string()),
-           ExitCode::kFailed);
+           Origin::kRun);
   }
   return folder;
 }
@@ -56,7 +56,7 @@ fs::path template_of(const plugin::Kind& kind) {
   fs::path folder = templates() / kind.section;
   std::error_code error;
   if (fs::is_directory(folder, error)) return folder;
-  refuse(fmt::format("the template {} is missing; install the SDK again", folder.string()), ExitCode::kFailed);
+  refuse(fmt::format("the template {} is missing; install the SDK again", folder.string()), Origin::kRun);
 }
 
 bool is_lower(char c) {
@@ -139,7 +139,7 @@ std::vector<std::string> write_folder(const fs::path& folder, const fs::path& in
     refuse(fmt::format("{} exists already; name another folder with --dir", into.string()));
   }
   if (!fs::create_directory(into, error)) {
-    refuse(fmt::format("cannot create {}: {}", into.string(), error.message()), ExitCode::kFailed);
+    refuse(fmt::format("cannot create {}: {}", into.string(), error.message()), Origin::kRun);
   }
   std::vector<std::string> written;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -152,8 +152,7 @@ std::vector<std::string> write_folder(const fs::path& folder, const fs::path& in
     out.close();
     if (in && out) continue;
     fs::remove_all(into, error);
-    refuse(fmt::format("cannot write {}; nothing was left behind", (into / written.back()).string()),
-           ExitCode::kFailed);
+    refuse(fmt::format("cannot write {}; nothing was left behind", (into / written.back()).string()), Origin::kRun);
   }
   std::sort(written.begin(), written.end());
   return written;

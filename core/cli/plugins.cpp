@@ -120,37 +120,42 @@ Json info_json(const plugin::Plugin& opened) {
   return json;
 }
 
-Error no_such_plugin(const std::string& name, const std::vector<plugin::Found>& all) {
+/// `sections`: what else `name` could have been.
+Error no_such_plugin(const std::string& name, const std::vector<plugin::Found>& all,
+                     const std::vector<std::string>& sections) {
   std::vector<std::string> known;
   for (const plugin::Found& found : all) {
     if (!found.shadowed) known.push_back(fmt::format("{}/{}", found.kind->section, found.name));
   }
   std::vector<std::string> words = known;
   for (const plugin::Found& found : all) words.push_back(found.name);
-  std::string text = fmt::format("there is no plugin '{}'", name);
+  words.insert(words.end(), sections.begin(), sections.end());
+  std::string text = fmt::format("there is no {} '{}'", sections.empty() ? "plugin" : "section or plugin", name);
   if (const auto near = nearest(name, words, 3); !near.empty()) {
     text += fmt::format("\n  did you mean '{}'?", fmt::join(near, "' or '"));
-  } else if (!known.empty()) {
-    text += fmt::format("\n  installed: {}", fmt::join(known, ", "));
+  } else {
+    if (!sections.empty()) text += fmt::format("\n  sections: {}", fmt::join(sections, ", "));
+    if (!known.empty()) text += fmt::format("\n  installed: {}", fmt::join(known, ", "));
   }
-  return {Status::kNotFound, text, ExitCode::kPlugin};
+  return {Status::kNotFound, text, Origin::kPlugin};
 }
 
 }  // namespace
 
-plugin::Found find_plugin(const std::vector<plugin::SearchDir>& dirs, const std::string& name) {
+plugin::Found find_plugin(const std::vector<plugin::SearchDir>& dirs, const std::string& name,
+                          const std::vector<std::string>& sections) {
   const std::vector<plugin::Found> all = plugin::list(dirs);
   std::vector<plugin::Found> matches;
   for (const plugin::Found& found : all) {
     const bool meant = found.name == name || fmt::format("{}/{}", found.kind->section, found.name) == name;
     if (meant && !found.shadowed) matches.push_back(found);
   }
-  if (matches.empty()) throw no_such_plugin(name, all);
+  if (matches.empty()) throw no_such_plugin(name, all, sections);
   if (matches.size() == 1) return matches.front();
   std::vector<std::string> names;
   for (const plugin::Found& match : matches) names.push_back(fmt::format("{}/{}", match.kind->section, match.name));
   throw Error(Status::kInvalidArgument, fmt::format("'{}' is ambiguous: write {}", name, fmt::join(names, " or ")),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 int list_plugins(const Invocation& invocation, const std::filesystem::path& file) {

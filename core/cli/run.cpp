@@ -12,6 +12,7 @@
 #include "base/stderr_writer.hpp"
 #include "commands.hpp"
 #include "config/state.hpp"
+#include "exit_codes.hpp"
 #include "output.hpp"
 #include "pliant/job.hpp"
 #include "run_view.hpp"
@@ -58,7 +59,7 @@ std::pair<std::string, std::string> config_of(const Invocation& invocation, cons
     throw Error(Status::kInvalidArgument,
                 "CONFIG is missing: name the job's pliant.toml, or a program after --, which needs no config: pliant "
                 "run --workers 2 -- python3 train.py",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   return {kEmptyConfig, kNoFile};
 }
@@ -84,9 +85,11 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   const JobSummary summary = run_job(config, options, view);
   view.finish_line();
   const int written = emit(invocation.json ? summary_json(summary) + "\n" : summary_table(summary));
-  const bool told = summary.outcome == "finished" || summary.outcome == "stopped";
-  if (!told) complain(invocation, fmt::format("pliant: error: {}", summary.reason));
-  return summary.exit_code != 0 ? summary.exit_code : written;
+  const JobOutcome outcome = summary.end.outcome;
+  const bool is_said = outcome != JobOutcome::kFailed && outcome != JobOutcome::kNoWorldSize;
+  if (!is_said) complain(invocation, fmt::format("pliant: error: {}", summary.end.reason));
+  const int exit_code = exit_code_of_job(summary.end);
+  return exit_code != 0 ? exit_code : written;
 }
 
 }  // namespace
@@ -136,7 +139,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "  pliant run samples/sharded_trainer/pliant.toml --trace trace.json\n"
       "  pliant run pliant.toml -- python3 train.py --lr 0.1\n"
       "  pliant run --workers 2 -- python3 train.py\n\n"
-      "Ctrl-C once commits the step, writes a snapshot and ends with 130; again, a second later, ends at once.\n"
+      "Ctrl-C once commits the step, writes a snapshot and ends with 130; again, a second later, ends at once.\n\n"
       "Variables of the workers:\n"
       "  as torchrun sets them: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, "
       "ROLE_NAME, ROLE_RANK, ROLE_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, "

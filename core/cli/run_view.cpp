@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/printable.hpp"
+#include "exit_codes.hpp"
+#include "metric_json.hpp"
 #include "output.hpp"
 #include "progress.hpp"
 
@@ -28,9 +31,27 @@ std::string duration(double seconds) {
 std::string describe(const JobProgress& p) {
   std::string text = fmt::format("step {}/{}  loss {:.4f}  world {}  lr {:.3g}", p.step, p.total_steps, p.loss,
                                  p.world_size, p.learning_rate);
+  for (const auto& [name, value] : p.metrics) text += fmt::format("  {} {:.4g}", name, value);
+  if (p.evaluation) {
+    for (const auto& [name, value] : p.evaluation->values) {
+      text += fmt::format("  {} {:.4g} at {}", name, value, p.evaluation->step);
+    }
+  }
   if (p.tokens_per_second > 0) text += fmt::format("  {} tokens/s", grouped(std::llround(p.tokens_per_second)));
   if (p.seconds_left > 0) text += fmt::format("  ETA {}", duration(p.seconds_left));
   return text;
+}
+
+/// "rank 0: evaluation, 0:12 of at most 10:00"; of several, the one that is at it longest.
+std::string describe(const std::vector<BusyWorker>& workers) {
+  if (workers.empty()) return {};
+  const auto shorter = [](const BusyWorker& a, const BusyWorker& b) { return a.seconds < b.seconds; };
+  const BusyWorker& first = *std::max_element(workers.begin(), workers.end(), shorter);
+  std::string who =
+      fmt::format("{} {}", first.rank < 0 ? "worker" : "rank", first.rank < 0 ? first.worker : first.rank);
+  if (workers.size() > 1) who += fmt::format(" and {} more", workers.size() - 1);
+  return fmt::format("{}: {}, {} of at most {}", who, printable(first.what), duration(first.seconds),
+                     duration(first.at_most_s));
 }
 
 std::string bar(const JobProgress& p) {
@@ -50,20 +71,36 @@ void RunView::finish_line() {
 
 void RunView::on_commit(const JobProgress& progress) {
   if (quiet_) return;
+  progress_ = progress;
   const bool last = progress.step == progress.total_steps;
   const double interval = live_ ? kLiveInterval : kPlainInterval;
   if (drawn_at_ >= 0 && progress.seconds - drawn_at_ < interval && !last) return;
   drawn_at_ = progress.seconds;
-  if (live_) return draw(progress);
+  if (live_) return draw();
   note(fmt::format("{}\n", describe(progress)));
 }
 
-void RunView::draw(const JobProgress& progress) {
-  const std::string text = describe(progress);
-  const bool room_for_bar = text.size() + kBarCells + 2 <= terminal_columns();
-  const std::string line = room_for_bar ? bar(progress) + "  " + text : text.substr(0, terminal_columns() - 1);
+void RunView::draw() {
+  std::string text = progress_ ? describe(*progress_) : std::string();
+  if (!busy_.empty()) text += (text.empty() ? "" : "  ") + busy_;
+  const bool room_for_bar = progress_ && text.size() + kBarCells + 2 <= terminal_columns();
+  const std::string line = room_for_bar ? bar(*progress_) + "  " + text : text.substr(0, terminal_columns() - 1);
   note(fmt::format("\r\033[K{}", line));
   line_open_ = true;
+}
+
+void RunView::on_busy(const std::vector<BusyWorker>& workers) {
+  busy_ = describe(workers);
+  said_busy_ = said_busy_ && !workers.empty();
+  if (quiet_) return;
+  if (live_) {
+    if (progress_ || !busy_.empty()) draw();
+    return;
+  }
+  const auto is_long = [](const BusyWorker& one) { return one.seconds >= kPlainInterval; };
+  if (said_busy_ || std::none_of(workers.begin(), workers.end(), is_long)) return;
+  said_busy_ = true;
+  note(fmt::format("{}\n", busy_));
 }
 
 void RunView::on_event(std::string_view line, bool warning) {
@@ -86,7 +123,8 @@ std::string summary_table(const JobSummary& s) {
   const auto add = [&rows](std::string name, std::string value) {
     rows.push_back({std::move(name), std::move(value)});
   };
-  add("outcome", s.reason.empty() ? s.outcome : fmt::format("{}: {}", s.outcome, s.reason));
+  const std::string_view outcome = name_of(s.end.outcome);
+  add("outcome", s.end.reason.empty() ? std::string(outcome) : fmt::format("{}: {}", outcome, s.end.reason));
   if (s.uses_api && s.steps > 0) {
     add("steps", fmt::format("{} of {}{}", s.steps, s.total_steps,
                              s.resumed_from >= 0 ? fmt::format(", resumed from {}", s.resumed_from) : ""));
@@ -97,6 +135,11 @@ std::string summary_table(const JobSummary& s) {
                                           100 * s.efficiency_without_packing));
     add("loss, first ten steps", fmt::format("{:.4f}", s.loss_first));
     add("loss, last ten steps", fmt::format("{:.4f}", s.loss_last));
+    for (const auto& [name, value] : s.metrics) add(name, fmt::format("{:.6g} at the last step", value));
+    if (!s.evaluations.empty()) {
+      for (const auto& [name, value] : s.evaluations.back().values)
+        add(name, fmt::format("{:.6g}, evaluated after step {}", value, s.evaluations.back().step));
+    }
     add("samples used once", fmt::format("{} of {}", grouped(s.samples_used_once), grouped(s.samples_expected)));
     add("samples repeated", grouped(s.samples_repeated));
     add("samples missing", grouped(s.samples_missing));
@@ -134,6 +177,7 @@ std::string summary_table(const JobSummary& s) {
   add("restarts", std::to_string(s.restarts));
   add("wall time", fmt::format("{:.1f} s", s.wall_seconds));
   if (!s.snapshot.empty()) add("snapshot", s.snapshot);
+  if (s.best) add("best snapshot", fmt::format("{}, {} {:.6g}", s.best->file, s.best->metric, s.best->value));
   add("run", s.directory.string());
   add("output of workers", (s.directory / "logs").string());
   if (!s.resume.empty()) add("to go on", s.resume);
@@ -147,9 +191,9 @@ std::string summary_table(const JobSummary& s) {
 std::string summary_json(const JobSummary& s) {
   nlohmann::ordered_json json;
   json["schema"] = "pliant.run/1";
-  json["exit_code"] = s.exit_code;
-  json["outcome"] = s.outcome;
-  json["reason"] = s.reason;
+  json["exit_code"] = exit_code_of_job(s.end);
+  json["outcome"] = name_of(s.end.outcome);
+  json["reason"] = s.end.reason;
   json["run_id"] = s.run_id;
   json["directory"] = s.directory.string();
   json["uses_api"] = s.uses_api;
@@ -179,6 +223,9 @@ std::string summary_json(const JobSummary& s) {
   json["efficiency_without_packing"] = s.efficiency_without_packing;
   json["loss_first"] = s.loss_first;
   json["loss_last"] = s.loss_last;
+  json["metrics"] = json_of(s.metrics);
+  json["evaluations"] = nlohmann::ordered_json::array();
+  for (const Evaluation& one : s.evaluations) json["evaluations"].push_back(json_of(one));
   json["samples_expected"] = s.samples_expected;
   json["samples_used_once"] = s.samples_used_once;
   json["samples_repeated"] = s.samples_repeated;
@@ -190,6 +237,11 @@ std::string summary_json(const JobSummary& s) {
   json["seconds_to_recover_worst"] = s.seconds_to_recover_worst;
   json["wall_seconds"] = s.wall_seconds;
   json["snapshot"] = s.snapshot.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.snapshot);
+  json["best_snapshot"] = nullptr;
+  if (s.best) {
+    json["best_snapshot"] = {
+        {"file", s.best->file}, {"step", s.best->step}, {"metric", s.best->metric}, {"value", s.best->value}};
+  }
   json["resume"] = s.resume.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.resume);
   if (!s.trace.empty()) json["trace"] = s.trace.string();
   return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "pliant/job.hpp"
 
@@ -15,18 +17,22 @@ class RunView final : public JobObserver {
   ~RunView() override;
 
   void on_commit(const JobProgress& progress) override;
+  void on_busy(const std::vector<BusyWorker>& workers) override;
   void on_event(std::string_view line, bool warning) override;
   /// Ends the live line. Call before something else is printed.
   void finish_line();
 
  private:
-  void draw(const JobProgress& progress);
+  void draw();
 
   bool live_;
   bool quiet_;
   bool color_;
   bool line_open_ = false;
   double drawn_at_ = -1;
+  std::optional<JobProgress> progress_;  ///< after the last commit
+  std::string busy_;                     ///< who does what is no step; empty: nobody
+  bool said_busy_ = false;               ///< since somebody began to be
 };
 
 /// The table that ends a run.

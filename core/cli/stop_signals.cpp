@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "pliant/error.hpp"
-
 namespace pliant::cli {
 
 namespace {
@@ -15,6 +13,8 @@ extern "C" void note_signal(int number) {
 }
 
 }  // namespace
+
+StoppedBySignal::StoppedBySignal(int number) : number_(number), message_(fmt::format("stopped by signal {}", number)) {}
 
 StopSignals::StopSignals() {
   stopped_by = 0;
@@ -35,8 +35,7 @@ StopSignals::~StopSignals() {
 
 void StopSignals::check() {
   const int number = stopped_by;
-  if (number == 0) return;
-  throw Error(Status::kAborted, fmt::format("stopped by signal {}", number), static_cast<ExitCode>(128 + number));
+  if (number != 0) throw StoppedBySignal(number);
 }
 
 }  // namespace pliant::cli

@@ -70,16 +70,21 @@ double end_above(double from, double highest, int most, bool whole) {
 
 std::string LineStyle::attributes() const {
   std::string text = fmt::format(R"(stroke="{}" stroke-width="{}")", color, width);
-  if (*dashes != '\0') text += fmt::format(R"( stroke-dasharray="{}")", dashes);
+  if (!dashes.empty()) text += fmt::format(R"( stroke-dasharray="{}")", dashes);
   if (opacity < 1) text += fmt::format(R"( stroke-opacity="{}")", opacity);
   return text;
 }
 
-LineStyle curve_style(size_t number) {
-  constexpr std::array<const char*, 6> kDashes{"", "7 5", "2 4", "9 4 2 4", "4 6", "1 5"};
-  constexpr std::array<double, 3> kWidths{3.2, 1.9, 1.5};
-  return {kFigureColors[number % kFigureColors.size()], kWidths[std::min(number, kWidths.size() - 1)],
-          kDashes[number % kDashes.size()]};
+LineStyle curve_style(size_t number, size_t count) {
+  constexpr std::array<double, 3> kWidths{3.2, 2.4, 2};
+  constexpr double kMostPart = 7;
+  constexpr double kMostPeriod = 28;  // as long as a sample in a legend
+  const auto curves = static_cast<double>(std::max(count, number + 1));
+  const auto before = static_cast<double>(number);
+  const double part = std::min(kMostPart, kMostPeriod / curves);  // of the way, of each curve
+  LineStyle style{kFigureColors[number % kFigureColors.size()], kWidths[std::min(number, kWidths.size() - 1)]};
+  if (number > 0) style.dashes = fmt::format("{:.3g} {:.3g}", part * (curves - before), part * before);
+  return style;
 }
 
 std::string legend_line(double x, double y, const LineStyle& style, const std::string& name, const std::string& text) {

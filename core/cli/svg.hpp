@@ -26,14 +26,15 @@ double end_above(double from, double highest, int most, bool whole = false);
 struct LineStyle {
   const char* color = "#444";
   double width = 1.5;
-  const char* dashes = "";  ///< stroke-dasharray
+  std::string dashes = "";  ///< stroke-dasharray
   double opacity = 1;
   /// As attributes of an element.
   [[nodiscard]] std::string attributes() const;
 };
-/// Of curve `number` of several: the first is solid and the widest, the next ones are narrower and dashed. Curves that
-/// lie upon each other are all seen.
-LineStyle curve_style(size_t number);
+/// Of curve `number` of `count`: the first is solid and the widest, the next ones are narrower, and the dashes of each
+/// leave more of those before it. Of curves that lie upon each other, drawn in their order, each is seen for an equal
+/// part of the way.
+LineStyle curve_style(size_t number, size_t count);
 /// A sample of the line from (x, y) on, 28 long, and `text` behind it: `name` in bold, then the rest.
 std::string legend_line(double x, double y, const LineStyle& style, const std::string& name, const std::string& text);
 

@@ -35,7 +35,7 @@ double measured_in(std::string_view word, const Units& units) {
 }
 
 [[noreturn]] void refuse_measure(std::string_view flag, const std::string& word, std::string_view wanted) {
-  throw Error(Status::kInvalidArgument, fmt::format("{} '{}': {}", flag, word, wanted), ExitCode::kUsage);
+  throw Error(Status::kInvalidArgument, fmt::format("{} '{}': {}", flag, word, wanted), Origin::kInput);
 }
 
 std::string three_digits(double number, std::string_view unit) {
@@ -50,6 +50,8 @@ std::string three_digits(double number, std::string_view unit) {
 }  // namespace
 
 uint64_t bytes_in(std::string_view flag, const std::string& word) {
+  constexpr double kLeastBare = 1024;  // less is a number whose unit was forgotten
+  const bool is_bare = word.find_first_not_of("0123456789") == std::string::npos;
   const double bytes = measured_in(word, {{"", 1},
                                           {"B", 1},
                                           {"K", kKibi},
@@ -64,7 +66,7 @@ uint64_t bytes_in(std::string_view flag, const std::string& word) {
                                           {"MB", 1e6},
                                           {"GB", 1e9},
                                           {"TB", 1e12}});
-  const bool is_whole = bytes >= 1 && bytes < 0x1p62 && std::floor(bytes) == bytes;
+  const bool is_whole = bytes >= (is_bare ? kLeastBare : 1) && bytes < 0x1p62 && std::floor(bytes) == bytes;
   if (!is_whole)
     refuse_measure(flag, word, "give whole bytes with a unit (B, KiB, MiB, GiB, MB or GB), e.g. 64MiB,1GiB");
   return static_cast<uint64_t>(bytes);
@@ -82,7 +84,8 @@ double bytes_per_second_in(std::string_view flag, const std::string& word) {
   if (rate.size() > 2 && rate.substr(rate.size() - 2) == "/s") rate.remove_suffix(2);
   const double bytes = measured_in(
       rate, {{"", 1}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"MiB", kMebi}, {"GiB", kGibi}, {"TiB", kTebi}});
-  if (!(bytes > 0)) refuse_measure(flag, word, "give bytes per second above 0, e.g. 25GB/s or 900MB/s");
+  constexpr double kLeast = 1e3;  // less is a number whose unit was forgotten
+  if (!(bytes >= kLeast)) refuse_measure(flag, word, "give bytes per second with a unit, e.g. 25GB/s or 900MB/s");
   return bytes;
 }
 

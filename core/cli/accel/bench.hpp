@@ -77,7 +77,7 @@ struct BenchStudy {
 };
 
 /// Measures in child processes, one for each rank, and ends them. Throws Error: a device that is not there, what a
-/// rank reports, or that it died; exit code 128 + n when signal n came and StopSignals lives.
+/// rank reports, or that it died; StoppedBySignal when a signal came and StopSignals lives.
 BenchStudy study_accelerator(const Config& config, const BenchQuestion& question, ProgressLine& progress);
 
 std::string bench_text(const BenchStudy& study);

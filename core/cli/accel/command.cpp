@@ -53,7 +53,7 @@ uint64_t size_of(const std::string& word) {
       Status::kInvalidArgument,
       fmt::format("--sizes '{}': give sizes from 1 B to 16 GiB with a unit (B, KiB, MiB or GiB), e.g. 4KiB,1MiB,64MiB",
                   word),
-      ExitCode::kUsage);
+      Origin::kInput);
 }
 
 std::vector<uint64_t> sizes_in(const std::string& list) {
@@ -72,7 +72,7 @@ std::vector<std::string> sections_in(const std::string& list) {
     throw Error(Status::kInvalidArgument,
                 fmt::format("--only '{}': no such part; parts: {}{}", name, fmt::join(known, ", "),
                             near.empty() ? "" : fmt::format("; did you mean '{}'?", near.front())),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   std::vector<std::string> chosen;  // in the order in which they run, each once
   for (const std::string& name : known) {
@@ -89,7 +89,7 @@ void require_folder_of(const std::filesystem::path& file) {
   throw Error(Status::kInvalidArgument,
               fmt::format("--plot: cannot write {}: the folder {} does not exist or is not writable", file.string(),
                           folder.string()),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 int bench_accelerator(const Invocation& invocation, const AccelArguments& arguments) {

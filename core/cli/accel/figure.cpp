@@ -86,24 +86,29 @@ std::string grid(const Scale& x, const Scale& y) {
          fmt::format("<line x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\" stroke=\"#444\"/>\n", x.begin, y.begin, x.end);
 }
 
-/// Lines of one operation, by itself and between windows, have one colour; the second of them is dashed. So are those
-/// for which no colour is left.
-struct Stroke {
-  const char* color;
-  const char* dashes;
-};
-std::vector<Stroke> strokes_of(const Lines& lines) {
+/// Lines of one operation, by itself and between windows, have one colour; the dashes of all differ, so that those upon
+/// each other are seen.
+std::vector<LineStyle> styles_of(const Lines& lines) {
   std::vector<std::string> operations;
-  std::vector<Stroke> made;
+  std::vector<LineStyle> made;
   for (const auto& [name, line] : lines) {
     const std::string operation = name.substr(0, name.find(','));
     const auto found = std::find(operations.begin(), operations.end(), operation);
     const auto number = static_cast<size_t>(found - operations.begin());
     if (found == operations.end()) operations.push_back(operation);
-    const bool is_dashed = operation != name || number >= kFigureColors.size();
-    made.push_back({kFigureColors[number % kFigureColors.size()], is_dashed ? " stroke-dasharray=\"5 3\"" : ""});
+    LineStyle style = curve_style(made.size(), lines.size());
+    style.color = kFigureColors[number % kFigureColors.size()];
+    made.push_back(style);
   }
   return made;
+}
+
+/// "equal to host to device" where an earlier line has the same bandwidths.
+std::string equal_text(const Lines& lines, size_t number) {
+  for (size_t i = 0; i < number; ++i) {
+    if (lines[i].second == lines[number].second) return "equal to " + name_text(lines[i].first);
+  }
+  return {};
 }
 
 std::string panel(int number, const std::string& title, const Lines& lines) {
@@ -113,22 +118,26 @@ std::string panel(int number, const std::string& title, const Lines& lines) {
   std::string svg =
       fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{}</text>\n", kLeft, top - 8, svg_escaped(title)) +
       grid(x, y);
-  const std::vector<Stroke> strokes = strokes_of(lines);
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const auto& [color, dashes] = strokes[i];
+  const std::vector<LineStyle> styles = styles_of(lines);
+  double line_y = top + 8;
+  for (size_t i = 0; i < lines.size(); ++i, line_y += 18) {
     std::string path;
     for (const auto& [size, rate] : lines[i].second) {
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x.at(size), y.at(rate));
-      svg +=
-          fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n", x.at(size), y.at(rate), color);
+      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n", x.at(size), y.at(rate),
+                         styles[i].color);
     }
-    const double line_y = top + 8 + static_cast<double>(i) * 18;
     svg += fmt::format(
-        "<path d=\"{0}\" fill=\"none\" stroke=\"{1}\" stroke-width=\"1.6\"{2}/>"
-        "<line x1=\"{3}\" y1=\"{4}\" x2=\"{5}\" y2=\"{4}\" stroke=\"{1}\" stroke-width=\"2\"{2}/>"
-        "<text x=\"{6}\" y=\"{7}\">{8}</text>\n",
-        path, color, dashes, kWidth - kRight + 16, line_y, kWidth - kRight + 40, kWidth - kRight + 46, line_y + 4,
-        svg_escaped(name_text(lines[i].first)));
+        "<path d=\"{0}\" fill=\"none\" {1}/>"
+        "<line x1=\"{2}\" y1=\"{3}\" x2=\"{4}\" y2=\"{3}\" {1}/>"
+        "<text x=\"{5}\" y=\"{6}\">{7}</text>\n",
+        path, styles[i].attributes(), kWidth - kRight + 16, line_y, kWidth - kRight + 44, kWidth - kRight + 50,
+        line_y + 4, svg_escaped(name_text(lines[i].first)));
+    const std::string equal = equal_text(lines, i);
+    if (equal.empty()) continue;
+    line_y += 14;
+    svg += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#555\">{}</text>\n", kWidth - kRight + 50,
+                       line_y + 4, svg_escaped(equal));
   }
   return svg;
 }

@@ -50,9 +50,9 @@ std::string bench_json(const BenchStudy& study) {
   json["memory_bytes"] = study.seen.memory_bytes;
   json["ranks"] = study.ranks;
   json["limit_by"] = study.seen.host_visible ? "memcpy" : "device_copy";
-  json["collectives_by"] = study.seen.own_collectives ? Json(study.accelerator)
-                           : study.seen.collectives   ? Json(collectives::CollectivesOf::kCarrier)
-                                                      : Json(nullptr);
+  json["collectives_by"] = study.seen.native_collectives ? Json(study.accelerator)
+                           : study.seen.collectives      ? Json(collectives::CollectivesOf::kCarrier)
+                                                         : Json(nullptr);
   json["calls_in_a_row"] = kCallsInARow;
   for (const std::string& section : study.sections) {
     const bool absent = is_together(section) && !study.seen.collectives;

@@ -34,7 +34,7 @@ Listed look_at(plugin::Found found, const Invocation& invocation, const ConfigTe
   try {
     const Accelerator accelerator(accelerator_config(invocation, given, listed.found.name));
     listed.version = version_of(accelerator);
-    listed.collectives = has_own_collectives(accelerator);
+    listed.collectives = has_native_collectives(accelerator);
     const int32_t count = accelerator.device_count();
     for (int32_t device = 0; device < count; ++device) listed.devices.push_back(see_device(accelerator, device));
     if (count == 0) listed.missing = accelerator.why_no_devices();

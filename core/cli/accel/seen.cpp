@@ -11,7 +11,7 @@ DeviceSeen see_device(const Accelerator& accelerator, int32_t device) {
   return {accelerator.properties(device), collectives.are_native(), collectives.are_there()};
 }
 
-bool has_own_collectives(const Accelerator& accelerator) {
+bool has_native_collectives(const Accelerator& accelerator) {
   return detail::inside(accelerator).collectives.are_native();
 }
 

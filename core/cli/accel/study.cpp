@@ -240,14 +240,14 @@ void open_device(WorkerGroup& group, const Config& config, const BenchQuestion& 
                 fmt::format("--device {}: accelerator '{}' has {} on this machine: 0{}", question.device, name,
                             study.devices == 1 ? "one device" : fmt::format("{} devices", study.devices),
                             study.devices == 1 ? "" : fmt::format(" to {}", study.devices - 1)),
-                ExitCode::kUsage)
+                Origin::kInput)
         .about_device(question.device);
   }
   study.seen = {
       {seen.at("name").get<std::string>(), seen.at("memory_bytes").get<uint64_t>(), seen.at("host_visible").get<bool>(),
        seen.at("fixed_order").get<bool>(), seen.at("shared_memory").get<bool>(), seen.at("exchange_memory").get<bool>(),
        seen.at("window_memory").get<bool>()},
-      seen.at("own_collectives").get<bool>(),
+      seen.at("native_collectives").get<bool>(),
       seen.at("collectives").get<bool>()};
   study.version = seen.at("version").get<std::string>();
 }
@@ -267,15 +267,6 @@ int32_t ranks_for(const BenchQuestion& question, const BenchStudy& study) {
 }
 
 }  // namespace
-
-bool is_together(const std::string& section) {
-  return section == "collectives" || section == "overlap";
-}
-
-double Measured::hidden() const {
-  if (!gather || !compute || !(gather->median_s > 0)) return 0;
-  return std::clamp((gather->median_s + compute->median_s - time.median_s) / gather->median_s, 0.0, 1.0);
-}
 
 std::string BenchWork::label() const {
   const auto type = [](DType dtype) { return dtype == DType::kF32 ? "f32" : dtype == DType::kBF16 ? "bf16" : "f16"; };

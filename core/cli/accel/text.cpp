@@ -1,6 +1,7 @@
-// A benchmark as tables.
+// A benchmark as tables, and what its views have in common.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "accel/bench.hpp"
@@ -14,6 +15,15 @@ std::string name_text(std::string what) {
     if (c == '_') c = ' ';
   }
   return what;
+}
+
+bool is_together(const std::string& section) {
+  return section == "collectives" || section == "overlap";
+}
+
+double Measured::hidden() const {
+  if (!gather || !compute || !(gather->median_s > 0)) return 0;
+  return std::clamp((gather->median_s + compute->median_s - time.median_s) / gather->median_s, 0.0, 1.0);
 }
 
 namespace {
@@ -42,7 +52,7 @@ std::string ranks_text(const BenchStudy& study) {
 
 Rows rows_of(const BenchStudy& study, const std::string& section) {
   const bool collectives = section == "collectives";
-  const char* const whose = study.seen.own_collectives ? "" : "generic ";
+  const char* const whose = study.seen.native_collectives ? "" : "generic ";
   Rows rows{{collectives ? fmt::format("{}{}, {}", whose, section, ranks_text(study)) : section, "size", "median",
              "quartiles", "", "GB/s"}};
   if (collectives) rows.front().insert(rows.front().end(), {"in a row", "limit", "of limit"});

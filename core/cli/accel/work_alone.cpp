@@ -23,7 +23,7 @@ constexpr MemoryKind kPinned = MemoryKind::kPinned;
 constexpr uint64_t kSmall = 64;
 
 [[noreturn]] void wrong_result(const std::string& what) {
-  throw Error(Status::kDataLoss, fmt::format("{} gave a wrong result", what), ExitCode::kPlugin);
+  throw Error(Status::kDataLoss, fmt::format("{} gave a wrong result", what), Origin::kPlugin);
 }
 
 Work copy_work(Bench& bench, const std::string& what, uint64_t bytes) {

@@ -63,7 +63,7 @@ Work work_beside(Bench& bench, Team& team, const BenchWork& what, uint64_t bytes
     float last = 0;
     bench.read_back(&last, recv, size, sizeof(last));
     if (std::abs(last - wanted) <= wanted * 1e-5F) return;
-    throw Error(Status::kDataLoss, fmt::format("all_gather gave {}, not {}", last, wanted), ExitCode::kPlugin);
+    throw Error(Status::kDataLoss, fmt::format("all_gather gave {}, not {}", last, wanted), Origin::kPlugin);
   };
   return work;
 }

@@ -151,8 +151,7 @@ Work work_together(Bench& bench, Team& team, const BenchWork& what, uint64_t byt
     float last = 0;
     bench.read_back(&last, one.result, one.result_bytes, sizeof(last));
     if (std::abs(last - one.wanted) <= one.wanted * 1e-5F) return;
-    throw Error(Status::kDataLoss, fmt::format("{} gave {}, not {}", what.label(), last, one.wanted),
-                ExitCode::kPlugin);
+    throw Error(Status::kDataLoss, fmt::format("{} gave {}, not {}", what.label(), last, one.wanted), Origin::kPlugin);
   };
   return work;
 }

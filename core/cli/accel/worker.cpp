@@ -89,7 +89,7 @@ Json Worker::open(const Json& question) {
   seen["shared_memory"] = properties.shared_memory;
   seen["exchange_memory"] = properties.exchange_memory;
   seen["window_memory"] = properties.window_memory;
-  seen["own_collectives"] = properties.own_collectives;
+  seen["native_collectives"] = properties.native_collectives;
   seen["collectives"] = properties.collectives;
   seen["version"] = version_of(accelerator);
   // Ranks take the devices in turn, from the one named on.

@@ -64,7 +64,7 @@ std::string line_of(const Json& json) {
 Json failure(const Error& error) {
   return {{"failed", error.message()},
           {"status", static_cast<int32_t>(error.status())},
-          {"exit_code", static_cast<int>(error.exit_code())},
+          {"origin", static_cast<int>(error.origin())},
           {"rank", error.rank()},
           {"device", error.device()}};
 }
@@ -223,7 +223,7 @@ WorkerGroup::Casualty WorkerGroup::casualty(int32_t rank, const Json& words, con
   const bool echo = status == Status::kPeerLost || status == Status::kAborted;
   return {echo ? 1 : 2,
           Error(status, fmt::format("{}, {}: {}", task, name_of(rank), words.at("failed").get<std::string>()),
-                static_cast<ExitCode>(words.at("exit_code").get<int>()))
+                static_cast<Origin>(words.at("origin").get<int>()))
               .about_rank(words.at("rank").get<int32_t>())
               .about_device(words.at("device").get<int32_t>())};
 }

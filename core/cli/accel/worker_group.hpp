@@ -28,7 +28,7 @@ class WorkerGroup {
   [[nodiscard]] int32_t ranks() const { return static_cast<int32_t>(members_.size()); }
   /// The answers of all ranks, in their order. `task` names the question in errors. Throws Error: of a rank that died
   /// or failed, with its number; of the rank that failed first where others failed because of it. The group is of no
-  /// use then. Exit code 128 + n when signal n came and StopSignals lives.
+  /// use then. Throws StoppedBySignal when a signal came and StopSignals lives.
   std::vector<Json> ask(const Json& question, const std::string& task);
   Json ask_one(int32_t rank, const Json& question, const std::string& task);
 

@@ -59,7 +59,7 @@ int write_manual(const Invocation& invocation, CLI::App& app, const fs::path& fo
   fs::create_directories(folder, error);
   if (error) {
     throw Error(Status::kFailedPrecondition, fmt::format("{} cannot be made: {}", folder.string(), error.message()),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   nlohmann::ordered_json json{{"schema", "pliant.man/1"}, {"folder", folder.string()}};
   std::string text;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "completion/table.hpp"
+#include "help.hpp"
 
 namespace pliant::cli {
 
@@ -69,8 +70,10 @@ std::string synopsis(const CommandRow& command) {
 
 /// The footer of help: a line that ends with a colon is the head of the indented lines below it.
 std::string closing(const std::string& footer) {
+  constexpr size_t kColumns = 66;  // of a line that man does not fill, beside its margins
   std::string text;
   bool is_example = false;
+  bool is_command = false;
   for (size_t at = 0; at < footer.size();) {
     const size_t end = std::min(footer.find('\n', at), footer.size());
     const std::string line = footer.substr(at, end - at);
@@ -79,8 +82,9 @@ std::string closing(const std::string& footer) {
     if (indented && !is_example) text += text.ends_with("EXAMPLES\n") ? ".nf\n.RS 4\n" : ".PP\n.nf\n.RS 4\n";
     if (!indented && is_example) text += ".RE\n.fi\n";
     is_example = indented;
+    is_command = (is_command && !line.empty()) || line.starts_with("Example");
     if (indented) {
-      text += escaped(line.substr(2)) + "\n";
+      text += escaped(is_command ? line.substr(2) : wrapped(line.substr(2), kColumns)) + "\n";
     } else if (line == "Example:" || line == "Examples:") {
       text += ".SH EXAMPLES\n";
     } else if (line.empty()) {

@@ -59,7 +59,7 @@ std::vector<std::string> coordinators_in(const std::string& list, const std::str
 }
 
 void refuse_arguments(const char* what) {
-  throw Error(Status::kInvalidArgument, what, ExitCode::kUsage);
+  throw Error(Status::kInvalidArgument, what, Origin::kInput);
 }
 
 int show_comparison(const Invocation& invocation, const SimulateArguments& arguments, const Config& config,
@@ -88,12 +88,20 @@ void require_computed_there(const Recording& recording, const std::string& file)
                                 "time between two calls may be only that of launching work";
   throw Error(Status::kFailedPrecondition,
               fmt::format("--trace: {} {}; give the compute cost yourself: --flops RATE and --tokens N", file, why),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
   const SimulationCosts costs = costs_of(arguments.costs);
   const Config read = Config::open(arguments.file, {}, invocation.overrides);
+  std::optional<Recording> recording;
+  if (!arguments.trace.empty()) recording = recording_in(arguments.trace, "--trace: ");
+  const bool as_recorded = recording && arguments.costs.flops.empty() && arguments.costs.tokens.empty();
+  if (as_recorded) require_computed_there(*recording, arguments.trace);
+  const sharded::ModelTables model = recording ? *recording->trace.model
+                                     : arguments.safetensors.empty()
+                                         ? layers_of(arguments.layers, arguments.elements)
+                                         : model_in(arguments.safetensors, "--safetensors: ");
   if (!read.has("coordinator")) {
     throw Error(
         Status::kFailedPrecondition,
@@ -101,16 +109,9 @@ int simulate(const Invocation& invocation, const SimulateArguments& arguments) {
             "{} has no [coordinator]; add --set coordinator.use=planned or the section, with use = \"planned\", "
             "\"zero3\" or \"eager\"",
             arguments.file),
-        ExitCode::kUsage);
+        Origin::kInput);
   }
   const Config config = Config::open(arguments.file, {"coordinator"}, invocation.overrides);
-  std::optional<Recording> recording;
-  if (!arguments.trace.empty()) recording = recording_in(arguments.trace, "--trace: ");
-  const bool as_recorded = recording && arguments.costs.flops.empty() && arguments.costs.tokens.empty();
-  if (as_recorded) require_computed_there(*recording, arguments.trace);
-  const sharded::ModelTables model = recording                       ? *recording->trace.model
-                                     : arguments.safetensors.empty() ? layers_of(arguments.layers, arguments.elements)
-                                                                     : model_in(arguments.safetensors);
   SimulationQuestion question{.model = model,
                               .recorded = recording ? &recording->step : nullptr,
                               .computes_as_recorded = as_recorded,
@@ -231,8 +232,8 @@ void add_coordinator(CLI::App& app, Invocation& invocation) {
   add_json(*command, invocation);
   command->footer(
       "Every answer is checked against the rules that jobs check. Modules are visited in the order of the model, and "
-      "backward in\nreverse. Times are computed, not measured: each of [run] workers ranks has a device with one "
-      "stream for the program and\none for the exchange.\n\n"
+      "backward in reverse. Times are computed, not measured: each of [run] workers ranks has a device with one "
+      "stream for the program and one for the exchange.\n\n"
       "Examples:\n"
       "  pliant coordinator simulate samples/sharded_trainer/pliant.toml\n"
       "  pliant coordinator simulate pliant.toml --safetensors model.safetensors --lists\n"

@@ -24,6 +24,7 @@ using BenchJson = nlohmann::json;
 
 constexpr const char* kBenchSchema = "pliant.accel_bench/1";
 constexpr int kDeepestBench = 16;
+constexpr double kLeastFlops = 1e6;  // less is a number whose unit was forgotten
 
 struct TimedSize {
   double bytes = 0;
@@ -63,7 +64,7 @@ Line fitted(const std::vector<TimedSize>& measured) {
 Error no_benchmark(const std::string& file, const std::string& why) {
   return {Status::kInvalidArgument,
           fmt::format("--costs: {} {}; give a file written by `pliant accel bench NAME --json`", file, why),
-          ExitCode::kUsage};
+          Origin::kInput};
 }
 
 /// The last line: what a redirected command has before it is no part of the result.
@@ -127,7 +128,7 @@ void take_benchmark(SimulationCosts& costs, const std::string& file) {
                 fmt::format("--costs: {} has no time of all_gather; measure the part \"collectives\" (--only "
                             "collectives), on an accelerator that has some",
                             file),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   const auto ranks = json.find("ranks");
   const double count = ranks != json.end() && ranks->is_number() ? ranks->get<double>() : 0;
@@ -136,7 +137,7 @@ void take_benchmark(SimulationCosts& costs, const std::string& file) {
                 fmt::format("--costs: {} was measured with {} rank, where nothing passes between ranks; measure with "
                             "--ranks 2 or more",
                             file, count),
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   costs.gather = cost_of_line(fitted(gathers), count);
   const std::vector<TimedSize> reduces = timed(json, "collectives", "reduce_scatter", file);
@@ -163,6 +164,11 @@ SimulationCosts costs_of(const CostArguments& arguments) {
     costs.memory_bytes_per_s = bytes_per_second_in("--memory-bandwidth", arguments.memory_bandwidth);
   }
   if (!arguments.flops.empty()) costs.flops = number_in("--flops", arguments.flops);
+  if (costs.flops < kLeastFlops) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("--flops '{}': give operations per second with G, T or P, e.g. 100T", arguments.flops),
+                Origin::kInput);
+  }
   if (!arguments.tokens.empty()) costs.tokens = number_in("--tokens", arguments.tokens);
   return costs;
 }

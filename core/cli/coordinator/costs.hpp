@@ -20,11 +20,11 @@ struct CollectiveCost {
 struct SimulationCosts {
   CollectiveCost gather;
   CollectiveCost reduce;
-  uint64_t launch_ns = 5000;              ///< of any other piece of work on the stream of the exchange
-  double memory_bytes_per_s = 1e12;       ///< read and written by it
-  double flops = 1e14;                    ///< a second, of the program's computation
-  double tokens = 4096;                   ///< that a rank computes in a pass
-  std::string from = "the command line";  ///< where the costs of collectives come from
+  uint64_t launch_ns = 5000;                ///< of any other piece of work on the stream of the exchange
+  double memory_bytes_per_s = 1e12;         ///< read and written by it
+  double flops = 1e14;                      ///< a second, of the program's computation
+  double tokens = 4096;                     ///< that a rank computes in a pass
+  std::string from = "flags and defaults";  ///< where the costs of collectives come from
 };
 
 /// What the flags of the command line said; empty: nothing.

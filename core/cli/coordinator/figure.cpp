@@ -20,7 +20,11 @@ constexpr double kCurveTop = 44;
 constexpr double kCurveBottom = 48;
 constexpr double kCurveLegend = 18;
 constexpr int kCurveTicks = 6;
-constexpr LineStyle kFloorStyle{"#444", 1, "6 3"};
+constexpr double kCurveInset = 20;  // rings around the first and the last budget stay within the axes
+
+LineStyle floor_style() {
+  return {"#444", 1, "6 3"};
+}
 
 struct CurvePoint {
   double budget = 0;
@@ -57,7 +61,7 @@ class CurvePlane {
   [[nodiscard]] double x(double budget) const {
     const double span = std::log(budgets_.back() / budgets_.front());
     const double part = span > 0 ? std::log(budget / budgets_.front()) / span : 0.5;
-    return kCurveLeft + part * (kCurveWidth - kCurveLeft - kCurveRight);
+    return kCurveLeft + kCurveInset + part * (kCurveWidth - kCurveLeft - kCurveRight - 2 * kCurveInset);
   }
   [[nodiscard]] double y(double seconds) const {
     return kCurveHeight - kCurveBottom - seconds / most_ * (kCurveHeight - kCurveBottom - top_);
@@ -107,8 +111,8 @@ std::string path_of(const Curve& curve, const CurvePlane& plane) {
 
 /// `number`: of the curves before it. The first has discs, the others rings around each other, so that all are seen
 /// where they are equal.
-std::string draw_curve(const Curve& curve, const CurvePlane& plane, size_t number) {
-  const LineStyle style = curve_style(number);
+std::string draw_curve(const Curve& curve, const CurvePlane& plane, size_t number, size_t count) {
+  const LineStyle style = curve_style(number, count);
   const std::string path = path_of(curve, plane);
   std::string dots;
   for (const CurvePoint& point : curve.points) {
@@ -122,7 +126,7 @@ std::string draw_curve(const Curve& curve, const CurvePlane& plane, size_t numbe
 
 std::string draw_floor(double seconds, const CurvePlane& plane) {
   return fmt::format("<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" {3}/>\n", kCurveLeft, plane.y(seconds),
-                     kCurveWidth - kCurveRight, kFloorStyle.attributes());
+                     kCurveWidth - kCurveRight, floor_style().attributes());
 }
 
 std::string remark_on(const std::vector<Curve>& curves, size_t number, const CurvePlane& plane) {
@@ -154,10 +158,10 @@ std::string comparison_figure(const std::vector<ComparedRun>& runs) {
   std::string body = plane.draw() + draw_floor(computed, plane);
   double y = kCurveTop;
   for (size_t i = 0; i < curves.size(); ++i, y += kCurveLegend) {
-    body += draw_curve(curves[i], plane, i);
-    body += legend_line(kCurveLeft, y, curve_style(i), curves[i].name, remark_on(curves, i, plane));
+    body += draw_curve(curves[i], plane, i, curves.size());
+    body += legend_line(kCurveLeft, y, curve_style(i, curves.size()), curves[i].name, remark_on(curves, i, plane));
   }
-  body += legend_line(kCurveLeft, y, kFloorStyle, "", "computation alone");
+  body += legend_line(kCurveLeft, y, floor_style(), "", "computation alone");
   return svg_document(kCurveWidth, kCurveHeight, kCurveLeft, "Time of a step, by budget", body);
 }
 

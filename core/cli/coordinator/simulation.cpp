@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "sharded/arena_books.hpp"
-#include "sharded/exchange.hpp"
 #include "sharded/rehearsal.hpp"
+#include "sharded/shards/exchange.hpp"
 
 namespace pliant::cli {
 

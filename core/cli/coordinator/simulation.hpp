@@ -8,9 +8,9 @@
 
 #include "coordinator/costs.hpp"
 #include "pliant/config.hpp"
-#include "sharded/model_tables.hpp"
+#include "sharded/shards/model_tables.hpp"
 #include "sharded/step_clock.hpp"
-#include "sharded/traced_program.hpp"
+#include "sharded/trace/traced_program.hpp"
 
 namespace pliant::cli {
 

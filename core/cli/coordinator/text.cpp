@@ -36,7 +36,7 @@ std::string costs_text(const SimulationQuestion& question) {
   const std::string compute = question.computes_as_recorded ? std::string("compute as recorded")
                                                             : fmt::format("{:.4g} Tflop/s, {:.0f} tokens a pass",
                                                                           costs.flops / 1e12, costs.tokens);
-  return fmt::format("by {}: {}; {}\n", costs.from, collectives, compute);
+  return fmt::format("costs from {}: {}; {}\n", costs.from, collectives, compute);
 }
 
 std::string times_of_bound(const sharded::StepTime& time) {
@@ -53,7 +53,7 @@ std::vector<std::string> row_of(const ComparedRun& run) {
   const SimulatedStep& step = *run.step;
   row.insert(row.end(),
              {grouped(step.gathered), tenths_of_mebibytes(step.bytes), tenths_of_mebibytes(step.most),
-              run.fits() ? nanoseconds_text(step.time.all_ns) : "too large", nanoseconds_text(step.time.compute_ns),
+              run.fits() ? nanoseconds_text(step.time.all_ns) : "over budget", nanoseconds_text(step.time.compute_ns),
               nanoseconds_text(step.time.transfer_ns()), run.fits() ? times_of_bound(step.time) : ""});
   return row;
 }
@@ -78,14 +78,14 @@ std::string simulation_text(const Simulation& simulation, const SimulationQuesti
                     nanoseconds_text(one.time.transfer_ns())});
     if (has_places) rows.back().push_back(one.lost_to_gaps ? tenths_of_mebibytes(*one.lost_to_gaps) : "");
   }
-  return text + table(rows) + "\n" + costs_text(question);
+  return text + table(rows, 0) + "\n" + costs_text(question);
 }
 
 std::string comparison_text(const std::vector<ComparedRun>& runs, const SimulationQuestion& question) {
   std::vector<std::vector<std::string>> rows{
       {"coordinator", "budget", "gathered", "bytes", "peak gathered", "time", "compute", "transfer", "time / bound"}};
   for (const ComparedRun& run : runs) rows.push_back(row_of(run));
-  std::string text = table(rows) + "\n";
+  std::string text = table(rows, 1) + "\n";
   for (const ComparedRun& run : runs) {
     if (run.refusal.empty()) continue;
     const std::string where =

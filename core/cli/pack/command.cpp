@@ -44,7 +44,7 @@ PackCompared compare_one(const Config& config, const std::string& sampler, const
     const Config other = with_plugin(config, "sampler", sampler);
     return {other.use("sampler"), study_pack(other, dataset, batch, question, progress), ""};
   } catch (const Error& error) {
-    if (error.exit_code() == ExitCode::kPlugin) throw;
+    if (error.origin() == Origin::kPlugin) throw;
     return {sampler, std::nullopt, error.message()};
   }
 }
@@ -61,7 +61,7 @@ std::vector<PackCompared> compare(const Config& config, const Dataset& dataset, 
   if (none) {
     std::string message = "--compare: no sampler can pack this data";
     for (const PackCompared& one : all) message += fmt::format("\n  {}: {}", one.sampler, one.refusal);
-    throw Error(Status::kInvalidArgument, message, ExitCode::kUsage);
+    throw Error(Status::kInvalidArgument, message, Origin::kInput);
   }
   return all;
 }

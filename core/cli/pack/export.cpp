@@ -100,7 +100,7 @@ class Exporter {
     fs::create_directories(folder_, failure);
     if (!failure) return;
     throw Error(Status::kFailedPrecondition,
-                fmt::format("--export: cannot create {}: {}", folder_.string(), failure.message()), ExitCode::kUsage);
+                fmt::format("--export: cannot create {}: {}", folder_.string(), failure.message()), Origin::kInput);
   }
   void write_rows(const std::string& name, std::vector<int64_t> head, int64_t count, const Portion& portion) {
     constexpr int64_t kRows = 65536;
@@ -153,7 +153,7 @@ void check_export_folder(const fs::path& folder) {
   throw Error(
       Status::kFailedPrecondition,
       fmt::format("--export: {} is {}; name a new folder", folder.string(), is_folder ? "not empty" : "not a folder"),
-      ExitCode::kUsage);
+      Origin::kInput);
 }
 
 void export_pack(const fs::path& folder, const PackStudy& study, Batches& batches, ProgressLine& progress) {

@@ -61,7 +61,7 @@ std::string fill_panel(const Studies& studies, double legend) {
     if (studies.size() == 1) {
       panel.bars(counts, 0, width, kFigureColors[1]);
     } else {
-      panel.outline(counts, 0, width, curve_style(i));
+      panel.outline(counts, 0, width, curve_style(i, studies.size()));
     }
   }
   return panel.draw();
@@ -110,7 +110,7 @@ std::string rates_panel(int number, const Studies& studies, double legend) {
   for (size_t i = 0; i < studies.size(); ++i) {
     const PackStudy& study = *studies[i];
     const RateCurve& curve = *study.learning_rate;
-    LineStyle style = studies.size() > 1 ? curve_style(i) : LineStyle{kFigureColors[2], 1.4};
+    LineStyle style = studies.size() > 1 ? curve_style(i, studies.size()) : LineStyle{kFigureColors[2], 1.4};
     const bool every_step =
         static_cast<int64_t>(curve.points.size()) + (curve.short_last ? 1 : 0) == study.summary.batches;
     if (every_step && curve.points.size() <= kMostSteps) {
@@ -151,6 +151,8 @@ std::string pack_compare_figure(const std::vector<PackCompared>& samplers) {
   Studies studies;
   std::string legend;
   double height = 0;
+  const auto count = static_cast<size_t>(
+      std::count_if(samplers.begin(), samplers.end(), [](const PackCompared& one) { return one.study.has_value(); }));
   for (const PackCompared& one : samplers) {
     if (!one.study) continue;
     std::string remark =
@@ -160,11 +162,11 @@ std::string pack_compare_figure(const std::vector<PackCompared>& samplers) {
       remark += fmt::format(", fill equal to {}", before->sampler);
       break;
     }
-    legend += legend_line(kLeft, kFirstPanel + height, curve_style(studies.size()), one.sampler, remark);
+    legend += legend_line(kLeft, kFirstPanel + height, curve_style(studies.size(), count), one.sampler, remark);
     height += kLegendLine;
     studies.push_back(&*one.study);
   }
-  return figure_of(studies, "Samplers beside each other", legend, height + 10);
+  return figure_of(studies, "Samplers compared", legend, height + 10);
 }
 
 }  // namespace pliant::cli

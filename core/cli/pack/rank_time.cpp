@@ -34,8 +34,10 @@ void predict_rank_times(const Config& config, const PackBatch& batch, const std:
   const std::string& used = config.use("balancer");
   if (std::find(names.begin(), names.end(), used) == names.end()) names.push_back(used);
   const CostRates rates = Balancer(config).rates();
-  study.cost_per_token = rates.per_token;
-  study.cost_per_square = rates.per_square;
+  if (batches.dataset().costs.empty()) {
+    study.cost_per_token = rates.per_token;
+    study.cost_per_square = rates.per_square;
+  }
   const auto costs = sampled_costs(batches, study, rates);
   double done = 0;
   for (const std::string& name : names) {

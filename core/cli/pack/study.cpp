@@ -152,14 +152,14 @@ PackBatch batch_for(const Config& config, const PackQuestion& question) {
   if (question.global_batch > 0) {
     throw Error(Status::kInvalidArgument,
                 "--global-batch is for configs without [elasticity]; here the plan sets the rows of a batch",
-                ExitCode::kUsage);
+                Origin::kInput);
   }
   batch.planner.emplace(config);
   batch.plan = batch.planner->plan();
   batch.planned = true;
   for (const int64_t size : question.world_sizes) {
     if (batch.plan.valid(size)) continue;
-    throw Error(Status::kIncompatibleWorldSize, batch.plan.explain_invalid(size), ExitCode::kUsage);
+    throw Error(Status::kIncompatibleWorldSize, batch.plan.explain_invalid(size), Origin::kInput);
   }
   return batch;
 }

@@ -78,7 +78,7 @@ struct PackStudy {
   std::string learning_rate_rule;  ///< empty without [lr]
   std::vector<RankTime> rank_times;
   int64_t batches_sampled = 0;  ///< for rank_times
-  int64_t cost_per_token = 0;   ///< likewise
+  int64_t cost_per_token = 0;   ///< likewise; as the next one 0 where the sequences have costs of their own
   int64_t cost_per_square = 0;
 
   /// Rows with sequences.

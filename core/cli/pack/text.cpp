@@ -79,11 +79,12 @@ std::string rank_time_text(const PackStudy& study) {
     row->push_back(fmt::format("{:.2f} / {:.2f} %", 100 * one.lost_per_step, 100 * one.lost_per_micro_batch));
   }
   std::string cost = fmt::format("{} * tokens", study.cost_per_token);
+  if (study.cost_per_token == 0 && study.cost_per_square == 0) cost = "as given";
   if (study.cost_per_square > 0) cost += fmt::format(" + {} * tokens^2", study.cost_per_square);
   return fmt::format(
-             "\nRank time lost to waiting, by balancer: ranks wait once per step / at every micro-batch. Cost of a "
-             "sequence: {};\nsampled: {}.\n",
-             cost, counted(study.batches_sampled, "batch")) +
+             "\nRank time lost to waiting, by balancer: if ranks wait once per step / at every micro-batch. Cost of a "
+             "sequence: {};\nmean of {} of {}.\n",
+             cost, grouped(study.batches_sampled), counted(study.summary.batches, "batch")) +
          table(rows, 0);
 }
 

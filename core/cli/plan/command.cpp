@@ -9,6 +9,8 @@
 #include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "config/state.hpp"
+#include "elastic/run_directory.hpp"
+#include "model_file.hpp"
 #include "names.hpp"
 #include "output.hpp"
 #include "plan/figure.hpp"
@@ -49,7 +51,7 @@ Study study_of(const Config& config, int64_t world_size) {
     return {config, world_size};
   } catch (const Error& error) {
     if (error.status() == Status::kIncompatibleWorldSize && world_size > 0) {
-      throw with_changes(config, error, world_size);
+      throw with_changes(config, error, world_size, elastic::batch_kept_by(config.file()));
     }
     throw;
   }
@@ -75,7 +77,7 @@ Compared compare_one(const Config& config, const std::string& policy, int64_t wo
     }
     return made;
   } catch (const Error& error) {
-    if (error.exit_code() == ExitCode::kPlugin) throw;
+    if (error.origin() == Origin::kPlugin) throw;
     return {policy, std::nullopt, error.message(), ""};
   }
 }
@@ -90,7 +92,7 @@ std::vector<Compared> compare(const Config& config, const PlanArguments& argumen
   if (none) {
     std::string message = "--compare: no policy can plan this config";
     for (const Compared& one : all) message += fmt::format("\n  {}: {}", one.policy, one.refusal);
-    throw Error(Status::kInvalidArgument, message, ExitCode::kUsage);
+    throw Error(Status::kInvalidArgument, message, Origin::kInput);
   }
   return all;
 }
@@ -124,11 +126,12 @@ int show_plan(const Invocation& invocation, PlanArguments arguments) {
   }
   if (!arguments.model_file.empty()) {
     if (!config.has("coordinator")) {
+      check_model(arguments.model_file, "--memory: ");  // a file without a model has no use for a coordinator
       throw Error(Status::kFailedPrecondition,
                   fmt::format("--memory: {} has no [coordinator], so every rank holds the whole model; add "
                               "--set coordinator.use=planned",
                               arguments.file),
-                  ExitCode::kUsage);
+                  Origin::kInput);
     }
     const Study study = study_of(config, arguments.world_size);
     const int64_t listed = study.plan().count() <= kMostListed ? kMostListed : kSomeListed;
@@ -137,7 +140,7 @@ int show_plan(const Invocation& invocation, PlanArguments arguments) {
     return emit(invocation.json ? memory_json(memory) : memory_text(memory));
   }
   Study study = study_of(config, arguments.world_size);
-  for (const std::string& warning : study.plan().warnings) {
+  for (const std::string& warning : study.warnings()) {
     if (!invocation.quiet) complain(invocation, fmt::format("pliant: warning: {}", warning));
   }
   const std::string text = invocation.json ? plan_json(study) : plan_text(study);
@@ -182,7 +185,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           .add_option("--memory", given->model_file,
                       "Show the memory per rank of a sharded model by world size, without activations. FILE: a "
                       ".safetensors file, an index or folder of several, or the trace of a run, which adds the order "
-                      "of visits. Nothing is run. Not with --compare or --plot, which concern policies")
+                      "of visits. Runs nothing")
           ->type_name("FILE")
           ->excludes(compare)
           ->excludes(plot);

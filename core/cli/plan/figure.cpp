@@ -189,9 +189,9 @@ std::string efficiency_figure(const std::vector<Series>& series, int64_t first, 
   const Axes axes(first, last, lowest, top);
   std::string body = axes.draw();
   for (size_t i = 0; i < drawn.size(); ++i) {
-    body += draw_series(drawn[i], axes, curve_style(i));
-    body += legend_line(kLeft, kTop + kLegendLine * static_cast<double>(i), curve_style(i), series[i].name,
-                        series[i].remark + equal_text(series, drawn, i));
+    body += draw_series(drawn[i], axes, curve_style(i, drawn.size()));
+    body += legend_line(kLeft, kTop + kLegendLine * static_cast<double>(i), curve_style(i, drawn.size()),
+                        series[i].name, series[i].remark + equal_text(series, drawn, i));
   }
   return svg_document(kWidth, kHeight, kLeft, title, body);
 }

@@ -73,7 +73,7 @@ std::string plan_json(const Study& study) {
     by_size.push_back(report_json(report));
   json["by_world_size"] = std::move(by_size);
   json["elasticity"] = block_json(study.planner());
-  json["warnings"] = plan.warnings;
+  json["warnings"] = study.warnings();
   return json.dump() + "\n";
 }
 

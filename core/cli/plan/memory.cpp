@@ -10,10 +10,10 @@
 #include "model_file.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
-#include "sharded/exchange.hpp"
+#include "sharded/memory/whole_memory.hpp"
 #include "sharded/predicted_memory.hpp"
-#include "sharded/traced_program.hpp"
-#include "sharded/whole_memory.hpp"
+#include "sharded/shards/exchange.hpp"
+#include "sharded/trace/traced_program.hpp"
 
 namespace pliant::cli {
 
@@ -36,7 +36,7 @@ MemoryStudy::MemoryStudy(const Study& study, const std::string& model_file, Trai
   const Config& config = study.config();
   std::optional<Recording> recording;
   if (is_trace(model_file)) recording = recording_in(model_file, "--memory: ");
-  const sharded::ModelTables model = recording ? *recording->trace.model : model_in(model_file);
+  const sharded::ModelTables model = recording ? *recording->trace.model : model_in(model_file, "--memory: ");
   if (recording) {
     visits = {recording->rank, recording->number, sharded::most_micro_batches(recording->step)};
     how.in_layer_order = how.in_layer_order || sharded::is_in_layer_order(recording->step);

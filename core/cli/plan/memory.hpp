@@ -8,7 +8,7 @@
 
 #include "plan/study.hpp"
 #include "pliant/sharded.hpp"
-#include "sharded/model_tables.hpp"
+#include "sharded/shards/model_tables.hpp"
 
 namespace pliant::cli {
 

@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "base/environment.hpp"
+#include "base/inside.hpp"
+#include "config/state.hpp"
 #include "pliant/error.hpp"
 #include "pliant/learning_rate.hpp"
 
@@ -46,8 +48,24 @@ Study::Study(const Config& config, int64_t world_size) : config_(config), planne
     const int64_t wanted = config.has("run") ? plan_.largest_valid(config.run().workers) : 0;
     world_size = wanted > 0 ? wanted : last_size();
     plan_ = planner_.plan(world_size);
+    if (const auto workers = workers_of_run(config); workers != world_size) not_valid_ = workers;
   }
   shown_ = report(plan_, world_size);
+}
+
+std::optional<int64_t> workers_of_run(const Config& config) {
+  const config::Effective& workers = *detail::inside(config).core_tables.at("run").find("workers");
+  const bool is_of_run = workers.value.origin.layer != config::Layer::kDefault || !config.run().command.empty();
+  return is_of_run ? std::optional<int64_t>(config.run().workers) : std::nullopt;
+}
+
+std::vector<std::string> Study::warnings() const {
+  std::vector<std::string> all = plan_.warnings;
+  if (!not_valid_) return all;
+  all.push_back(
+      fmt::format("run.workers: world size {} is not valid for global batch {}; this is the plan for world size {}",
+                  *not_valid_, plan_.global_batch, shown_.world_size));
+  return all;
 }
 
 Plan any_plan(const Planner& planner) {
@@ -175,7 +193,7 @@ std::string Study::learning_rate_text() const {
 int64_t ranks_of_nodes(const Config& config, int64_t nodes) {
   const Plan any = Study(config, 0).plan();
   const auto refuse = [&](const std::string& why) {
-    throw Error(Status::kInvalidArgument, fmt::format("--nodes {}: {}", nodes, why), ExitCode::kUsage);
+    throw Error(Status::kInvalidArgument, fmt::format("--nodes {}: {}", nodes, why), Origin::kInput);
   };
   if (any.devices_per_node < 1) {
     refuse(fmt::format("policy \"{}\" plans no nodes; give --world-size", config.use("elasticity")));

@@ -57,6 +57,8 @@ class Study {
   [[nodiscard]] int64_t largest_counted() const { return plan_.largest_counted; }
   [[nodiscard]] int64_t first_size() const { return plan_.world_sizes.front().first; }
   [[nodiscard]] int64_t last_size() const { return plan_.world_sizes.back().last; }
+  /// What the policy has to say of the plan, and that [run] workers has no place in it.
+  [[nodiscard]] std::vector<std::string> warnings() const;
   /// How the learning rate follows the batch, in words; "" without [lr].
   [[nodiscard]] std::string learning_rate_text() const;
 
@@ -68,7 +70,11 @@ class Study {
   Planner planner_;
   Plan plan_;
   SizeReport shown_;
+  std::optional<int64_t> not_valid_;  ///< workers of a run, in whose place shown() is
 };
+
+/// The workers that a run starts, where the config says what to run or with how many.
+std::optional<int64_t> workers_of_run(const Config& config);
 
 /// A plan at no world size in particular. A policy may need to know how many devices there are: it is then asked at
 /// sizes from 1 on until its answer has more than that one. Throws what the policy has against its options.

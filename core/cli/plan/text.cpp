@@ -146,9 +146,10 @@ std::string compare_text(const std::vector<Compared>& policies, int64_t world_si
   std::string text = table(rows, 1);
   if (sizes.first > 0) {
     text +=
-        "\nMean efficiency: part of the device time that computes, over the clusters that the policy chose the batch "
-        "for, as\n`pliant plan` shows it; behind it the same over the clusters of all policies. Where a size is not "
-        "valid, the largest\nvalid one that fits is started and the other devices idle.\n";
+        "\nMean efficiency: the share of the device time that computes, averaged over the cluster sizes that the "
+        "policy chose\nthe batch for, as `pliant plan` shows it; the next column: averaged over the same sizes for all "
+        "policies. In a cluster\nwhose size is not valid, the largest valid number of ranks runs and the other devices "
+        "idle.\n";
   }
   return text + (remarks.empty() ? "" : "\n" + remarks);
 }

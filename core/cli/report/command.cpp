@@ -41,7 +41,7 @@ void add_report(CLI::App& app, Invocation& invocation) {
       ->check([](const std::string& name) { return name.empty() ? "the name is empty" : std::string(); });
   add_json(*command, invocation);
   command->footer(
-      "Reads the ledger and nothing else, also while the job runs. Steps that a restart went back over are discarded:\n"
+      "Reads the ledger and nothing else, also while the job runs. Steps that a restart went back over are discarded: "
       "they were computed again, and the figure shows them pale. `pliant audit` checks a run, `report` shows it.\n\n"
       "Examples:\n"
       "  pliant report pliant-runs/tinylm/latest\n"

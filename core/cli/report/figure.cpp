@@ -84,11 +84,12 @@ PlotPoints worlds_of(const std::vector<StepReport>& steps) {
   return points;
 }
 
-/// Rates of short batches, the last of an epoch, are marks: a line would fall to them and rise again.
-PlotPoints rates_of(const std::vector<StepReport>& steps) {
+/// `with_short`: also of short batches, the last of an epoch. Beside whole ones they are marks: a line would fall to
+/// them and rise again.
+PlotPoints rates_of(const std::vector<StepReport>& steps, bool with_short) {
   PlotPoints points;
   for (const StepReport& one : steps) {
-    if (!one.short_batch) points.emplace_back(static_cast<double>(one.step), one.learning_rate);
+    if (with_short || !one.short_batch) points.emplace_back(static_cast<double>(one.step), one.learning_rate);
   }
   return points;
 }
@@ -206,16 +207,17 @@ class CoursePanels {
       all.add(one.learning_rate);
       if (!one.short_batch) whole.add(one.learning_rate);
     });
-    const Range& range = whole.is_empty() ? all : whole;
+    const bool only_short = whole.is_empty();  // the data are less than a batch
+    const Range& range = only_short ? all : whole;
     const PlotAxis rates =
         range.is_empty() ? PlotAxis{0, 1, "learning rate"} : value_axis(range.least, range.most, "learning rate");
     PlotPanel panel(next_area(kRateHeight), "", steps_, rates, false);
     add_rules(panel);
-    for (const auto& run : report_.discarded) panel.line(rates_of(run), {kRateColor, 1.4, "", kPale});
-    panel.line(rates_of(report_.steps), {kRateColor, 1.4});
+    for (const auto& run : report_.discarded) panel.line(rates_of(run, only_short), {kRateColor, 1.4, "", kPale});
+    panel.line(rates_of(report_.steps, only_short), {kRateColor, 1.4});
     bool has_short = false;
     for (const StepReport& one : report_.steps) {
-      if (!one.short_batch) continue;
+      if (only_short || !one.short_batch) continue;
       has_short = true;
       panel.mark(one.learning_rate < rates.from ? PlotMark::kOpenDown : PlotMark::kOpenUp,
                  static_cast<double>(one.step), one.learning_rate, kRateColor);

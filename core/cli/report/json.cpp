@@ -1,7 +1,12 @@
 // A run's course as JSON.
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "metric_json.hpp"
 #include "report/views.hpp"
 
 namespace pliant::cli {
@@ -9,6 +14,21 @@ namespace pliant::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// By name a list with an entry a step: null where a step has none.
+Json metrics_of(const std::vector<StepReport>& steps) {
+  std::map<std::string, Json> lists;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const auto& [name, value] : steps[i].metrics) {
+      const auto [list, is_new] = lists.try_emplace(name);
+      if (is_new) list->second = std::vector<Json>(steps.size());
+      if (std::isfinite(value)) list->second[i] = value;
+    }
+  }
+  Json metrics = Json::object();
+  for (auto& [name, list] : lists) metrics[name] = std::move(list);
+  return metrics;
+}
 
 /// Lists of the same length, one entry a step. A loss that is not finite is null.
 Json columns_of(const std::vector<StepReport>& steps) {
@@ -25,6 +45,7 @@ Json columns_of(const std::vector<StepReport>& steps) {
     columns["tokens"].push_back(one.tokens);
     columns["skipped"].push_back(one.skipped);
   }
+  columns["metrics"] = metrics_of(steps);
   return columns;
 }
 
@@ -51,6 +72,10 @@ std::string report_json(const RunReport& report) {
   json["not_finite"] = nullptr;
   if (report.not_finite_step)
     json["not_finite"] = {{"step", *report.not_finite_step}, {"reason", report.not_finite_reason}};
+  json["ended_early"] = nullptr;
+  if (report.ended_early) json["ended_early"] = {{"step", *report.ended_early}, {"reason", report.reason_to_end}};
+  json["evaluations"] = Json::array();
+  for (const Evaluation& one : report.evaluations) json["evaluations"].push_back(json_of(one));
   json["by_step"] = columns_of(report.steps);
   json["discarded"] = Json::array();
   for (const std::vector<StepReport>& run : report.discarded) json["discarded"].push_back(columns_of(run));

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "output.hpp"
 #include "report/views.hpp"
@@ -44,6 +48,40 @@ std::string loss_text(const RunReport& report) {
                                      mean_loss(report, 0, kMeanOf), kMeanOf, mean_loss(report, count - kMeanOf, count));
   if (bad > 0) text += fmt::format("; not finite at {}", counted(bad, "step"));
   return text;
+}
+
+/// By name, ascending: the first value and the last, of metrics and of evaluations.
+std::vector<std::vector<std::string>> metric_rows(const RunReport& report) {
+  struct Course {
+    double first = 0;
+    double last = 0;
+    int64_t count = 0;
+    int64_t last_step = 0;
+  };
+  const auto take = [](std::map<std::string, Course>& courses, const auto& values, int64_t step) {
+    for (const auto& [name, value] : values) {
+      Course& course = courses[name];
+      if (course.count++ == 0) course.first = value;
+      course.last = value;
+      course.last_step = step;
+    }
+  };
+  std::map<std::string, Course> metrics;
+  std::map<std::string, Course> results;
+  for (const StepReport& one : report.steps) take(metrics, one.metrics, one.step);
+  for (const Evaluation& one : report.evaluations) take(results, one.values, one.step);
+  std::vector<std::vector<std::string>> rows;
+  const auto say = [](const Course& course) {
+    return course.count == 1 ? fmt::format("{:.6g}", course.last)
+                             : fmt::format("{:.6g}, at first {:.6g}", course.last, course.first);
+  };
+  for (const auto& [name, course] : metrics)
+    rows.push_back({name, fmt::format("{}; at {}", say(course), counted(course.count, "step"))});
+  for (const auto& [name, course] : results) {
+    rows.push_back({name, fmt::format("{}; evaluated {}, last after step {}", say(course),
+                                      counted(course.count, "time"), course.last_step)});
+  }
+  return rows;
 }
 
 std::string range_text(double least, double most) {
@@ -135,6 +173,7 @@ std::string report_text(const RunReport& report) {
   if (!report.steps.empty()) {
     add("loss", loss_text(report));
     add("learning rate", rate_text(report));
+    for (auto& row : metric_rows(report)) rows.push_back(std::move(row));
   }
   if (!report.groups.empty()) {
     add("world size", world_text(report));
@@ -142,6 +181,8 @@ std::string report_text(const RunReport& report) {
   }
   if (const int64_t skipped = report.steps_skipped(); skipped > 0)
     add("steps without update", fmt::format("{}, not finite", grouped(skipped)));
+  if (report.ended_early)
+    add("ended", fmt::format("early, after {}: {}", counted(*report.ended_early, "step"), report.reason_to_end));
   if (report.not_finite_step)
     add("ended", fmt::format("at step {}: {}", *report.not_finite_step, report.not_finite_reason));
   return report.groups.empty() ? table(rows) : table(rows) + group_lines(report);

@@ -53,9 +53,9 @@ void add_trace(CLI::App& app, Invocation& invocation) {
   add_json(*command, invocation);
   command->footer(
       "`minimum` is the least that any coordinator could have gathered for the same visits within the same budget; "
-      "`without budget`\nthe same without a budget. `hidden` is the part of the exchange during which the program "
-      "neither waited for a\nparameter nor ended a pass or a step. Learning steps are the first two of a generation "
-      "and those with passes in a new\norder. The same file opens in https://ui.perfetto.dev.\n\n"
+      "`without budget` the same without a budget. `hidden` is the part of the exchange during which the program "
+      "neither waited for a parameter nor ended a pass or a step. Learning steps are the first two of a generation "
+      "and those with passes in a new order. The same file opens in https://ui.perfetto.dev.\n\n"
       "Examples:\n"
       "  pliant run samples/sharded_trainer/pliant.toml --trace trace.json\n"
       "  pliant trace trace.json\n"

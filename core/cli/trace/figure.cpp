@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -142,14 +143,19 @@ const char* text_color_on(const char* color) {
   return color == kBackward || color == kGatherNow || color == kOutside ? "#000" : "#fff";
 }
 
-/// The whole name, or what stands behind its last dot, or nothing.
+/// The whole name, or what it ends with from a dot on, but for a number alone, or nothing: of "net.layer.1" at the
+/// least "layer.1".
 std::string label_that_fits(const std::string& name, double pixels) {
   const auto fits = [pixels](const std::string& text) {
     return kCharacter * static_cast<double>(text.size()) + 4 <= pixels;
   };
   if (fits(name)) return name;
-  const std::string last = name.substr(name.rfind('.') + 1);
-  return fits(last) ? last : std::string();
+  for (size_t dot = name.rfind('.'); dot != std::string::npos; dot = dot == 0 ? dot - 1 : name.rfind('.', dot - 1)) {
+    const std::string end = name.substr(dot + 1);
+    const bool is_number = end.substr(0, end.find('.')).find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number) return fits(end) ? end : std::string();
+  }
+  return {};
 }
 
 std::string draw_lane(int number, const char* name, const std::vector<Bar>& bars, const TimeAxis& axis) {
@@ -234,14 +240,18 @@ std::string draw_colors(bool recomputes) {
                                                           {kReduces, "gradients"},
                                                           {kWaits, "wait"}};
   if (recomputes) colors.insert(colors.begin() + 2, {kRecompute, "recompute"});
+  constexpr double kItem = 28;           // beside the word: its box and the gap behind it
+  constexpr double kLegendLetter = 6.8;  // of the widest of the fonts
+  double width = 0;
+  for (const auto& [color, word] : colors) width += kItem + kLegendLetter * static_cast<double>(std::strlen(word));
   std::string svg;
-  double x = kLanesBegin;
+  double x = std::min(kLanesBegin, kTimelineWidth - width);
   for (const auto& [color, word] : colors) {
     svg += fmt::format(
         "<rect x=\"{0:.0f}\" y=\"{1}\" width=\"10\" height=\"10\" fill=\"{2}\"/>"
         "<text x=\"{3:.0f}\" y=\"{4}\" font-size=\"11\">{5}</text>\n",
         x, kLegendY - 9, color, x + 14, kLegendY, word);
-    x += 30 + 5.6 * static_cast<double>(std::string(word).size());
+    x += kItem + kLegendLetter * static_cast<double>(std::strlen(word));
   }
   return svg;
 }
@@ -272,7 +282,7 @@ const sharded::ReportedStep& step_of(const TraceStudy& study, const TraceChoice&
                           : fmt::format("--plot: no step of rank {} was recorded completely; choose "
                                         "another with --step",
                                         rank),
-              ExitCode::kUsage);
+              Origin::kInput);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "sharded/traced_program.hpp"
+#include "sharded/trace/traced_program.hpp"
 #include "trace/views.hpp"
 
 namespace pliant::cli {

@@ -38,7 +38,7 @@ void require_chosen(const std::string& file, const sharded::TraceFile& trace, co
   const auto refuse = [&](const char* option, const char* what, int64_t number, const std::set<int64_t>& there) {
     throw Error(Status::kNotFound,
                 fmt::format("--{} {}: {} has no such {}; it has {}", option, number, file, what, runs_text(there)),
-                ExitCode::kUsage);
+                Origin::kInput);
   };
   if (choice.rank && ranks.count(*choice.rank) == 0) refuse("rank", "rank", *choice.rank, ranks);
   if (choice.step && steps.count(*choice.step) == 0) refuse("step", "step", *choice.step, steps);

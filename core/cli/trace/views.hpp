@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sharded/trace_file.hpp"
-#include "sharded/trace_report.hpp"
+#include "sharded/trace/trace_file.hpp"
+#include "sharded/trace/trace_report.hpp"
 
 namespace pliant::cli {
 
