@@ -1,0 +1,94 @@
+"""What every call of the package raises."""
+from __future__ import annotations
+
+import enum
+from collections import namedtuple
+
+TYPE_CHECKING = False  # typing, and re, which it needs, took a quarter of the time in which the package is imported
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+
+class Status(enum.IntEnum):
+    """What kind of failure it is. The numbers are those of the C and C++ APIs."""
+
+    OK = 0
+    INVALID_ARGUMENT = 1
+    OUT_OF_RANGE = 2
+    NOT_FOUND = 3
+    FAILED_PRECONDITION = 4
+    RESOURCE_EXHAUSTED = 5
+    UNIMPLEMENTED = 6
+    INTERNAL = 7
+    ABORTED = 8
+    PEER_LOST = 9
+    DATA_LOSS = 10
+    INCOMPATIBLE_WORLD_SIZE = 11
+    DEADLINE_EXCEEDED = 12
+
+
+if TYPE_CHECKING:
+
+    class Finding(NamedTuple):
+        """One thing that is wrong with a config, and where. `place` is what the value came from: the file, a `--set` or a variable of the
+        environment; `line` and `column` count from 1 and are 0 where it is no file."""
+
+        place: str
+        line: int
+        column: int
+        message: str
+
+else:
+    Finding = namedtuple("Finding", "place line column message")
+    Finding.__doc__ = "One thing that is wrong with a config, and where: line and column count from 1 and are 0 where it is no file."
+
+
+# A config's error is one block for each finding: place, "error:", the message, and indented lines of help.
+_FINDING = r"^(?P<place>\S[^\n]*?)(?::(?P<line>\d+):(?P<column>\d+))?: error: (?P<message>[^\n]*)$"
+
+
+class Error(Exception):
+    """A call that failed. `status`: the kind of failure. `exit_code`: what a program that ends with it should exit with: 2 for a mistake of
+    its user, 3 for one of a plugin, 75 where no world size is left, else 1. `options`: keys of a plugin's options that it is about.
+    `rank` and `device`: what it is about, -1 where that is none or is not known."""
+
+    def __init__(
+        self,
+        message: str,
+        status: Status = Status.INVALID_ARGUMENT,
+        exit_code: int = 1,
+        options: tuple[str, ...] = (),
+        rank: int = -1,
+        device: int = -1,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.exit_code = exit_code
+        self.options = options
+        self.rank = rank
+        self.device = device
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All that is wrong with a config, sorted by place; empty for an error that is not about one."""
+        import re
+
+        return [
+            Finding(found["place"], int(found["line"] or 0), int(found["column"] or 0), found["message"])
+            for found in re.finditer(_FINDING, self.message, re.MULTILINE)
+        ]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Error, (self.message, self.status, self.exit_code, self.options, self.rank, self.device))
+
+
+def _from_core(status: int, exit_code: int, message: str, options: str, rank: int, device: int) -> Error:
+    try:
+        known = Status(status)
+    except ValueError:
+        known = Status.INTERNAL
+    return Error(message, known, exit_code, tuple(options.split()), rank, device)

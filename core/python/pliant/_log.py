@@ -1,0 +1,14 @@
+"""Log lines of the C++ side as those of `logging`."""
+from __future__ import annotations
+
+import logging
+
+# What nobody listens to is not printed.
+logging.getLogger("pliant").addHandler(logging.NullHandler())
+
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
+
+def deliver(level: int, logger: str, line: str) -> None:
+    name = logger if logger == "pliant" or logger.startswith("pliant.") else f"pliant.{logger}"
+    logging.getLogger(name).log(_LEVELS[min(level, len(_LEVELS) - 1)], "%s", line)

@@ -1,0 +1,177 @@
+"""A scheduler that follows the size of each batch."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pliant._core import Batch, BatchSize, LearningRate, Scaling
+from pliant._errors import Error, Status
+
+
+_FIRST_MOMENTS = ("momentum_buffer", "exp_avg")
+_SECOND_MOMENTS = ("exp_avg_sq", "max_exp_avg_sq")
+
+
+class LRScheduler:
+    """Sets the learning rate of each parameter group, and betas, epsilon, weight decay and moments, from the size of each batch.
+
+        for batch in loader:
+            scheduler.batch(sampler.size_of(batch))   # before optimizer.step()
+            ...
+            optimizer.step()
+            scheduler.step()                          # the step is final
+
+    `rule`: the chain of rules that a config has. What the optimizer has at the beginning is what suits the base batch; `inner`, any
+    scheduler of torch, moves these rates as it would move them alone. `step` counts once for each `batch`, however often it is called:
+    some launchers call it once for each rank.
+
+    Moments are found by their names in the optimizer's state: momentum_buffer and exp_avg, exp_avg_sq and max_exp_avg_sq. Where a rule asks
+    for a factor and the optimizer keeps other tensors of a parameter's shape, a warning names them, once; they are left as they are.
+    """
+
+    def __init__(self, optimizer: Any, rule: LearningRate, inner: Any = None) -> None:
+        self.optimizer = optimizer
+        self.rule = rule
+        self.inner = inner
+        self.steps = 0  # that are final: the number of the next one
+        self.ema_power = 1.0  # an average of the weights decays by decay ** ema_power at this step
+        self._step_count = 0  # Accelerate adds to it where a call is not the last of a step
+        self._size: BatchSize | None = None
+        self._is_final = False
+        self._moments = (1.0, 1.0)  # factors that the moments have for the step under way
+        self._warned: set[str] = set()  # names of the optimizer's state that are no moments known here
+        self._base = [_base_of(group) for group in optimizer.param_groups]
+
+    def batch(self, size: BatchSize | Batch, *, step: int | None = None) -> Scaling:
+        """Sets the optimizer for a step over a batch of that size. Again with another size, where a step is computed again. `step`: its number,
+        where it is not the one after the last. Gives what the rule asks for, for the first parameter group."""
+        if isinstance(size, Batch):
+            size = size.size
+        if step is not None and step != self.steps:
+            raise Error(f"step {step}: the next step of this scheduler is {self.steps}; load the state of another job's scheduler first",
+                        Status.FAILED_PRECONDITION)
+        self._base += [_base_of(group) for group in self.optimizer.param_groups[len(self._base) :]]  # were added
+        scalings = [self.rule.scaling(self.steps, size, base["lr"]) for base in self._base]
+        for group, base, scaling in zip(self.optimizer.param_groups, self._base, scalings):
+            _apply(group, base, scaling)
+        first = scalings[0]
+        self._scale_moments(first.momentum_buffer, first.second_moment)
+        self.ema_power = first.ema_power
+        self._size = size
+        self._is_final = False
+        return first
+
+    def step(self, norms: tuple[int, float, float] | None = None) -> None:
+        """The step that `batch` began is final: rules move on. Called again before the next `batch` it does nothing."""
+        if self._size is None:
+            raise Error("step() without a batch: call batch(size) before optimizer.step()", Status.FAILED_PRECONDITION)
+        if self._is_final:
+            return
+        self.rule.commit(self.steps, self._size, norms, self._base[0]["lr"])
+        self._is_final = True
+        self._moments = (1.0, 1.0)
+        self.steps += 1
+        if self.inner is not None:
+            self._step_inner()
+
+    def get_last_lr(self) -> list[float]:
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule.save(),
+            "steps": self.steps,
+            "base": [dict(base) for base in self._base],
+            "inner": None if self.inner is None else self.inner.state_dict(),
+            "moments": self._moments,  # of the optimizer's state at the same time
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if len(state["base"]) != len(self._base):
+            raise Error(f"the state is of {len(state['base'])} parameter groups, the optimizer has {len(self._base)}",
+                        Status.FAILED_PRECONDITION)
+        if (state["inner"] is None) != (self.inner is None):
+            raise Error("the state is of a scheduler with another inner scheduler", Status.FAILED_PRECONDITION)
+        self.rule.load(state["rule"])
+        if self.inner is not None:
+            self.inner.load_state_dict(state["inner"])
+        self.steps = state["steps"]
+        self._base = [dict(base) for base in state["base"]]
+        self._size = None
+        self._is_final = False
+        first, second = state["moments"]
+        self._moments = (first, second)
+
+    def _step_inner(self) -> None:
+        """It finds what it left, rates, and for some schedulers momentum, and leaves the next ones, which are for the base batch."""
+        groups = self.optimizer.param_groups
+        scaled = [{name: group[name] for name in _base_of(group)} for group in groups]
+        for group, base in zip(groups, self._base):
+            group.update(base)
+        try:
+            self.inner.step()
+            self._base = [_base_of(group) for group in groups]
+        finally:
+            for group, values in zip(groups, scaled):
+                group.update(values)
+
+    def _scale_moments(self, first: float, second: float) -> None:
+        """Once a step: a batch of another size for the same step takes back what the one before it did."""
+        by = (first / self._moments[0], second / self._moments[1])
+        self._moments = (first, second)
+        if by == (1, 1):
+            return
+        factors = {**dict.fromkeys(_FIRST_MOMENTS, by[0]), **dict.fromkeys(_SECOND_MOMENTS, by[1])}
+        unknown: set[str] = set()
+        for parameter, state in self.optimizer.state.items():
+            for name, value in state.items():
+                if not isinstance(value, torch.Tensor):
+                    continue
+                if name in factors:
+                    value.mul_(factors[name])
+                elif value.dim() and value.numel() > 1 and value.shape == getattr(parameter, "shape", None):
+                    unknown.add(str(name))
+        self._warn_of(unknown)
+
+    def _warn_of(self, unknown: set[str]) -> None:
+        if unknown <= self._warned:
+            return
+        self._warned |= unknown
+        from pliant import _log  # late: logging takes long to import
+
+        names = ", ".join(sorted(unknown))
+        text = (f"{type(self.optimizer).__name__} keeps {names}, which the rule's factors of moments do not reach: only "
+                f"{', '.join((*_FIRST_MOMENTS, *_SECOND_MOMENTS))} are scaled")
+        _log.deliver(2, "pliant.torch", text)
+
+
+def _base_of(group: dict[str, Any]) -> dict[str, Any]:
+    base: dict[str, Any] = {name: group[name] for name in ("lr", "betas", "momentum", "eps", "weight_decay") if name in group}
+    base["lr"] = float(base["lr"])
+    return base
+
+
+def _set_rate(group: dict[str, Any], rate: float) -> None:
+    """A rate that is a tensor stays that tensor: graphs of a device and compiled optimizers read it."""
+    if isinstance(group["lr"], torch.Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
+def _beta(beta: float, factor: float) -> float:
+    return beta if factor == 1 else 1 - factor * (1 - beta)
+
+
+def _apply(group: dict[str, Any], base: dict[str, Any], scaling: Scaling) -> None:
+    _set_rate(group, scaling.learning_rate if base["lr"] > 0 else 0.0)
+    if "betas" in base:
+        beta1, beta2 = base["betas"]
+        group["betas"] = (_beta(beta1, scaling.one_minus_beta1), _beta(beta2, scaling.one_minus_beta2))
+    if base.get("momentum", 0) > 0:
+        group["momentum"] = _beta(base["momentum"], scaling.one_minus_beta1)
+    if "eps" in base:
+        group["eps"] = base["eps"] * scaling.epsilon
+    if "weight_decay" in base:
+        group["weight_decay"] = base["weight_decay"] * scaling.weight_decay

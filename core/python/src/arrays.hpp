@@ -1,0 +1,41 @@
+// Arrays that come from Python, and arrays that go there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "nanobind.hpp"
+#include "pliant/batches.hpp"
+#include "pliant/lengths.hpp"
+
+namespace pliant::python {
+
+/// One-dimensional, of integers, whoever made it: a buffer, an array by DLPack, or a sequence of int.
+using AnyArray = nb::object;
+
+using IntArray = nb::ndarray<nb::numpy, const int64_t, nb::ndim<1>>;
+
+/// 32-bit integers that lie one after the other are viewed where they are and kept alive; all others are copied.
+/// `name` as in messages. Throws TypeError for what is no array of integers, kOutOfRange for a value beyond 32 bits.
+Lengths lengths_from(const AnyArray& array, const char* name);
+
+/// A copy with 64 bits each. Throws as above.
+std::vector<int64_t> integers_from(const AnyArray& array, const char* name);
+
+/// Costs, of integers or of floats, as whole numbers. Throws as above, and what whole_costs throws.
+Integers costs_from(const AnyArray& array, const char* name);
+
+/// A view of `values`, which `owner` keeps.
+inline IntArray view_of(std::span<const int64_t> values, nb::handle owner) {
+  return IntArray(values.data(), {values.size()}, owner);
+}
+/// The same numbers: none is 2^63 or more.
+inline IntArray view_of(std::span<const uint64_t> values, nb::handle owner) {
+  return IntArray(reinterpret_cast<const int64_t*>(values.data()), {values.size()}, owner);
+}
+/// An array that owns its values.
+IntArray array_of(std::vector<int64_t> values);
+
+}  // namespace pliant::python

@@ -1,0 +1,124 @@
+// The classes behind those of Python, and the functions that add them to the module.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "nanobind.hpp"
+#include "pliant/balancer.hpp"
+#include "pliant/batches.hpp"
+#include "pliant/config.hpp"
+#include "pliant/micro_batches.hpp"
+#include "pliant/plan.hpp"
+#include "process.hpp"
+
+namespace pliant::python {
+
+struct PyConfig {
+  Config config;
+  ConfigNeeds needs;
+};
+
+/// A data set whose lengths may be an array of the program's, which may change it.
+class PyDataset {
+ public:
+  explicit PyDataset(Dataset dataset);
+  [[nodiscard]] const Dataset& get() const { return dataset_; }
+  /// Throws kFailedPrecondition where a length is another than when this was made. O(sequences), 10 ms for 10 million.
+  void check_unchanged() const;
+
+ private:
+  [[nodiscard]] uint64_t digest() const;
+  Dataset dataset_;
+  uint64_t digest_;
+};
+
+struct PyBatch {
+  Batch batch;
+  std::shared_ptr<const PyDataset> dataset;
+};
+
+struct PyBatches : Serial {
+  static constexpr const char* kName = "Batches";
+  PyBatches(std::shared_ptr<const PyDataset> of, Batches made)
+      : dataset(std::move(of)), batches(std::make_unique<Batches>(std::move(made))) {}
+  /// In a forked process the parent's threads are missing: what was made there is left alone.
+  ~PyBatches() {
+    if (is_of_another_process()) static_cast<void>(batches.release());
+  }
+  PyBatches(const PyBatches&) = delete;
+  PyBatches& operator=(const PyBatches&) = delete;
+
+  /// What `work` returns of the batches, without the lock of the interpreter.
+  template <class Work>
+  auto call(Work&& work) {
+    return without_gil([&] {
+      const Turn turn(*this, kName);
+      return std::forward<Work>(work)(*batches);
+    });
+  }
+  /// The same for `work` that looks at `epoch`, which may have to be planned.
+  template <class Work>
+  auto call(int64_t epoch, Work&& work) {
+    return without_gil([&] {
+      const Turn turn(*this, kName);
+      come_to(epoch);
+      return std::forward<Work>(work)(*batches);
+    });
+  }
+  /// The same for `work` that may plan any epoch.
+  template <class Work>
+  auto call_planning(Work&& work) {
+    return without_gil([&] {
+      const Turn turn(*this, kName);
+      expect_plans();
+      return std::forward<Work>(work)(*batches);
+    });
+  }
+  /// `epoch` is looked at. Throws where the lengths were changed since the one before.
+  void come_to(int64_t epoch) {
+    if (epoch == planned) return;
+    expect_plans();
+    planned = epoch;
+  }
+  /// Some epoch is planned next, which one is not known. Throws where the lengths were changed.
+  void expect_plans();
+  /// The batch that Batches::next gives, or one without rows.
+  std::optional<Batch> next();
+  Batch at_step(int64_t step);
+  bool has_step(int64_t step);
+  /// `batch` is that of `step`.
+  void know(const Batch& batch, int64_t step);
+
+  const std::shared_ptr<const PyDataset> dataset;
+  std::unique_ptr<Batches> batches;
+  int64_t planned = -1;      ///< the epoch that was looked at last; -1: none
+  int64_t first_step = 0;    ///< of that epoch, and the first of the one after it; both 0: not known. Of steps of
+  int64_t end_step = 0;      ///< that epoch nobody plans anything
+  bool is_at_border = true;  ///< next may have to plan an epoch
+};
+
+/// The path that `file` names: str, bytes or os.PathLike, as open() takes them. Throws TypeError for anything else.
+std::filesystem::path path_from(const nb::object& file);
+/// As Python names paths: bytes that are no UTF-8 are kept as os.fsdecode keeps them.
+nb::object path_for_python(const std::filesystem::path& path);
+
+/// A count that must be 1 at least.
+int64_t positive(int64_t count, const char* name);
+
+void bind_config(nb::module_& module);
+void bind_plan(nb::module_& module);
+void bind_batches(nb::module_& module);
+void bind_micro_batches(nb::module_& module);
+void bind_balancer(nb::module_& module);
+void bind_items(nb::module_& module);
+void bind_learning_rate(nb::module_& module);
+void bind_ledger(nb::module_& module);
+void bind_lengths(nb::module_& module);
+void bind_deepspeed(nb::module_& module);
+
+}  // namespace pliant::python
