@@ -31,12 +31,12 @@ std::string Outcome::text() const {
 }
 
 void must(const char* slot, const Outcome& outcome) {
-  if (!outcome.ok()) fail(std::string(slot) + " answered " + outcome.text());
+  if (!outcome.ok()) fail(std::string(slot) + " returned " + outcome.text());
 }
 
 Accelerator::Accelerator(const Subject& subject, Devices wanted)
     : plugin_(subject.file), options_(plugin_, subject.settings), instance_(plugin_, options_) {
-  expect(instance_.status() == PLIANT_OK && self() != nullptr, "create answered " + instance_.text());
+  expect(instance_.status() == PLIANT_OK && self() != nullptr, "create returned " + instance_.text());
   take<pliant_accelerator>(plugin_.record().vtable);
   const auto extension = [this](const char* id) {
     const auto find = plugin_.record().extension;
@@ -113,7 +113,7 @@ Stream::Stream(const Accelerator& accelerator, int32_t device, int32_t role, int
     : handle_(made_by("stream_create", [&] {
         return sdk::make_stream(accelerator.calls<pliant_accelerator>(), device, role, priority);
       })) {
-  expect(handle_.get() != nullptr, "stream_create answered OK and created nothing");
+  expect(handle_.get() != nullptr, "stream_create returned OK and created nothing");
 }
 
 Outcome Stream::synchronize() const {
@@ -135,14 +135,14 @@ void Stream::wait_for(const Event& event) const {
 Event::Event(const Accelerator& accelerator, uint32_t flags, int32_t device)
     : handle_(made_by("event_create",
                       [&] { return sdk::make_event(accelerator.calls<pliant_accelerator>(), device, flags); })) {
-  expect(handle_.get() != nullptr, "event_create answered OK and created nothing");
+  expect(handle_.get() != nullptr, "event_create returned OK and created nothing");
 }
 
 Event::Event(const Accelerator& accelerator, const pliant_ipc_handle& handle)
     : handle_(made_by("import_event", [&] {
         return sdk::import_event(accelerator.calls<pliant_accelerator>(), accelerator.calls<pliant_ipc>(), 0, handle);
       })) {
-  expect(handle_.get() != nullptr, "import_event answered OK and gave no event");
+  expect(handle_.get() != nullptr, "import_event returned OK and gave no event");
 }
 
 void Event::record(const Stream& stream) const {

@@ -40,7 +40,7 @@ auto made_by(const char* slot, Make&& make) {
   try {
     return make();
   } catch (const sdk::Failure& refused) {
-    fail(std::string(slot) + " answered " + Outcome(sdk::Answer{refused.status(), refused.what(), ""}).text());
+    fail(std::string(slot) + " returned " + Outcome(sdk::Answer{refused.status(), refused.what(), ""}).text());
   }
 }
 

@@ -47,7 +47,11 @@ std::string rows(const Calls<pliant_batch_sampler>& calls) {
   constexpr uint64_t kMostRows = 10000;
   std::vector<int32_t> lengths(200);
   for (size_t i = 0; i < lengths.size(); ++i)
-    lengths[i] = static_cast<int32_t>(i % 50) + 1;  // fits an OptionRow's budget
+    lengths[i] = static_cast<int32_t>(i % 50) + 1;        // fits an OptionRow's budget
+  std::vector<uint64_t> row_offsets(lengths.size() + 1);  // rows of one sequence, for a sampler that takes some
+  std::iota(row_offsets.begin(), row_offsets.end(), uint64_t{0});
+  std::vector<int64_t> row_ids(lengths.size());
+  std::iota(row_ids.begin(), row_ids.end(), int64_t{0});
   std::ostringstream notes;
   for (const int64_t epoch : {0, 1, 0}) {
     pliant_epoch_request request{};
@@ -57,6 +61,9 @@ std::string rows(const Calls<pliant_batch_sampler>& calls) {
     request.rows_per_batch = 8;
     request.sequence_count = lengths.size();
     request.lengths = lengths.data();
+    request.given_rows = row_ids.size();
+    request.row_offsets = row_offsets.data();
+    request.row_ids = row_ids.data();
     pliant_epoch made{};
     made.struct_size = sizeof(made);
     calls.must(&pliant_batch_sampler::begin_epoch, &request, &made);

@@ -28,12 +28,12 @@ std::string error_fault(const OpenedPlugin& plugin, int32_t status, const pliant
       !std::all_of(bytes + known, bytes + sizeof(error), [](unsigned char byte) { return byte == kGuard; })) {
     return "it wrote past the struct_size of an older host's error";
   }
-  if (!has_end(error.message) || !has_end(error.options)) return "a text of its error has no end";
-  if (status == PLIANT_OK) return error.message[0] == '\0' ? "" : "it answered PLIANT_OK and wrote an error";
-  if (error.message[0] == '\0') return "it answered status " + std::to_string(status) + " without a message";
+  if (!has_end(error.message) || !has_end(error.options)) return "a text of its error is not terminated";
+  if (status == PLIANT_OK) return error.message[0] == '\0' ? "" : "it returned PLIANT_OK and wrote an error";
+  if (error.message[0] == '\0') return "it returned status " + std::to_string(status) + " without a message";
   std::istringstream keys(error.options);
   for (std::string key; keys >> key;) {
-    if (!has_option(plugin, key)) return "its error names the option '" + key + "', which it does not have";
+    if (!has_option(plugin, key)) return "its error names the unknown option '" + key + "'";
   }
   return {};
 }

@@ -107,7 +107,7 @@ class Instance {
       options_.draw(plugin, subject.settings, draws);
     }
     made_ = std::make_unique<OwnInstance>(plugin, options_);
-    expect(index > 0 || made_->status() == PLIANT_OK, "create answered " + made_->text());
+    expect(index > 0 || made_->status() == PLIANT_OK, "create returned " + made_->text());
     table_ = sdk::widened<Table>(plugin.record().vtable);
   }
 
@@ -130,7 +130,7 @@ class Instance {
     SavedState state;
     pliant_error error = blank_error();
     const int32_t status = state.save_from(*made_, error);
-    expect(status == PLIANT_OK, "save answered " + std::to_string(status) + ": " + error.message);
+    expect(status == PLIANT_OK, "save returned " + std::to_string(status) + ": " + error.message);
     return state.bytes;
   }
   void load(const std::string& bytes) const {
@@ -138,7 +138,7 @@ class Instance {
     state.bytes = bytes;
     pliant_error error = blank_error();
     const int32_t status = state.load_into(*made_, error);
-    expect(status == PLIANT_OK, "load answered " + std::to_string(status) + ": " + error.message);
+    expect(status == PLIANT_OK, "load returned " + std::to_string(status) + ": " + error.message);
   }
 
  private:

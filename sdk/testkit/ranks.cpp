@@ -70,10 +70,10 @@ void Ranks::finish(int32_t except) {
   for (int32_t r = 0; r < count(); ++r) {
     if (r == except) continue;
     const std::string said = hear(r, "end of the rank");
-    expect(said == kEnd, name(r) + " said '" + said + "' instead of its end");
+    expect(said == kEnd, name(r) + " said '" + said + "' instead of ending");
     const auto status = processes_[static_cast<size_t>(r)].wait_status(kAnswerMs);
     expect(status.has_value(), name(r) + " hung: its process has not ended");
-    expect(*status == 0, name(r) + " " + words_of(*status) + " when all was done");
+    expect(*status == 0, name(r) + " " + words_of(*status) + " after its work");
   }
 }
 
@@ -140,7 +140,7 @@ Comm::Comm(const Rank& rank, const pliant_comm_id& id) : handle_(rank.accelerato
          " devices: " + made.message);
   }
   must("comm_create", made);
-  expect(handle_.get() != nullptr, "comm_create answered OK and created nothing");
+  expect(handle_.get() != nullptr, "comm_create returned OK and created nothing");
 }
 
 Outcome Comm::status(int32_t timeout_ms) const {

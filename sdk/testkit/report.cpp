@@ -119,14 +119,14 @@ std::string closing(const Arguments& arguments, const Identity& identity, const 
     for (const Finding& finding : findings) {
       if (has_failed(finding)) text += row_of(arguments, finding, id_width, true);
     }
-    if (!text.empty()) text = "\nwhat failed\n" + text;
+    if (!text.empty()) text = "\nfailed checks\n" + text;
   }
   text += "\n" + std::to_string(counts.pass) + " pass, " + std::to_string(counts.fail) + " fail, " +
           std::to_string(counts.crash) + " crash, " + std::to_string(counts.warn) + " warn, " +
           std::to_string(counts.skip) + " skip\n";
   if (checks_of(identity.kind).size() == checks_of("").size()) {
-    text += "for kind " + (identity.kind.empty() ? "(none)" : identity.kind) +
-            " there are only the checks for every plugin\n";
+    text += "kind " + (identity.kind.empty() ? "(none)" : identity.kind) +
+            " has no checks of its own: only those for every plugin ran\n";
   }
   return text;
 }

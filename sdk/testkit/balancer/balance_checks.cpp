@@ -45,7 +45,7 @@ class Balancer : public Instance<pliant_balancer> {
     made.told = ask([&](pliant_error* error) { return table().balance(self(), &request.given, &answer.given, error); });
     made.flags = answer.given.flags;
     made.spilled = answer.spilled("balance");
-    if (answer.given.ranks != ranks.data()) made.spilled = "balance changed the pointer to the room for ranks";
+    if (answer.given.ranks != ranks.data()) made.spilled = "balance changed the pointer to the array of ranks";
     if (ranks.is_spilled()) made.spilled = "balance wrote past the ranks of " + blocks.text();
     made.ranks = ranks.taken();
     return made;
@@ -146,13 +146,15 @@ void balancer_refusals(const Subject& subject) {
 
 std::vector<Check> balance_checks() {
   return {
-      {"balance.answered", "any blocks are shared out: none, fewer than ranks, of any cost", any_blocks},
-      {"balance.ranks", "every block has one of the ranks", every_rank},
-      {"balance.flags", "no flag is set that there is not", known_flags},
-      {"balance.room", "nothing is written but ranks and flags", room_for_ranks},
-      {"balance.same", "the same request gets the same ranks: in any instance, from any thread, after any other",
-       same_ranks, 60},
-      {"balance.refusals", "a refusal has a message, and names no option that there is not", balancer_refusals},
+      {"balance.answered",
+       "every list of blocks gets ranks: an empty one, one shorter than the ranks, blocks of any cost", any_blocks},
+      {"balance.ranks", "every block goes to an existing rank", every_rank},
+      {"balance.flags", "only known flags are set", known_flags},
+      {"balance.room", "balance writes ranks and flags, and nothing else", room_for_ranks},
+      {"balance.same",
+       "the same request gets the same ranks: in any instance, from any thread, after any other request", same_ranks,
+       60},
+      {"balance.refusals", "a refusal has a message and names no unknown option", balancer_refusals},
   };
 }
 

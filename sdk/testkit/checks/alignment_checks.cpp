@@ -35,16 +35,16 @@ class AlignedMemory {
   AlignedMemory(const Accelerator& accelerator, int32_t kind, uint64_t bytes, uint64_t alignment, int32_t device = 0) {
     void* given = nullptr;
     const Outcome made = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &given);
-    expect(made.ok() || given == nullptr, "alloc_aligned answered " + made.text() + " but gave memory");
+    expect(made.ok() || given == nullptr, "alloc_aligned returned " + made.text() + " but gave memory");
     if (made.status == PLIANT_UNIMPLEMENTED) return;
     accelerator.slots().free(accelerator.self(), device, kind, given);
     try {
       memory_ = sdk::OwnedMemory(accelerator.calls<Slots>(), device, kind, bytes, alignment);
     } catch (const sdk::Failure& refused) {
       if (refused.status() == PLIANT_UNIMPLEMENTED) return;
-      fail("alloc_aligned answered " + Outcome(sdk::Answer{refused.status(), refused.what(), ""}).text());
+      fail("alloc_aligned returned " + Outcome(sdk::Answer{refused.status(), refused.what(), ""}).text());
     }
-    expect(is_there(), "alloc_aligned answered " + Outcome().text() + " and gave NULL");
+    expect(is_there(), "alloc_aligned returned " + Outcome().text() + " and gave NULL");
   }
   [[nodiscard]] unsigned char* at(uint64_t offset = 0) const {
     return static_cast<unsigned char*>(memory_.get()) + offset;
@@ -100,7 +100,7 @@ void alignment_refused(const Subject& subject) {
     void* pointer = nullptr;
     Outcome outcome = accelerator.call(&Slots::alloc_aligned, device, kind, bytes, alignment, &pointer);
     const std::string what = "alloc_aligned of " + std::to_string(bytes) + " bytes at a multiple of " +
-                             std::to_string(alignment) + " answered " + outcome.text();
+                             std::to_string(alignment) + " returned " + outcome.text();
     expect(!outcome.ok() && pointer == nullptr, what + (outcome.ok() ? "" : " but gave memory"));
     expect(!outcome.message.empty(), what + " without a message");
     return outcome.status;
@@ -110,13 +110,13 @@ void alignment_refused(const Subject& subject) {
            "an alignment that is not a power of two up to 4096 is not refused as PLIANT_INVALID_ARGUMENT");
   }
   expect(refusal(accelerator.devices(), PLIANT_MEMORY_DEVICE, 64, 4096) == PLIANT_INVALID_ARGUMENT,
-         "alloc_aligned on a device that there is not is not refused as PLIANT_INVALID_ARGUMENT");
+         "alloc_aligned on a missing device is not refused as PLIANT_INVALID_ARGUMENT");
   expect(refusal(0, 42, 64, 4096) == PLIANT_INVALID_ARGUMENT,
-         "alloc_aligned of memory of no kind is not refused as PLIANT_INVALID_ARGUMENT");
+         "alloc_aligned of an unknown memory kind is not refused as PLIANT_INVALID_ARGUMENT");
   if (!AlignedMemory(accelerator, PLIANT_MEMORY_DEVICE, 64, 4096).is_there()) return;
   for (const uint64_t bytes : {uint64_t{1} << 62U, ~uint64_t{0}}) {
     expect(refusal(0, PLIANT_MEMORY_DEVICE, bytes, 4096) == PLIANT_RESOURCE_EXHAUSTED,
-           "more aligned memory than there is is not refused as PLIANT_RESOURCE_EXHAUSTED");
+           "an aligned allocation beyond the device's memory is not refused as PLIANT_RESOURCE_EXHAUSTED");
   }
 }
 
@@ -153,9 +153,9 @@ void aligned_returned(const Subject& subject) {
 std::vector<Check> alignment_checks() {
   return {
       {"memory.alignment", "alloc_aligned gives memory at a multiple of the requested alignment", at_multiples},
-      {"memory.alignment_refused", "invalid alignments and more memory than there is are refused with a message",
+      {"memory.alignment_refused", "invalid alignments and sizes beyond the device's memory are refused with a message",
        alignment_refused},
-      {"memory.alignment_returned", "aligned freed memory is available again", aligned_returned},
+      {"memory.alignment_returned", "freed aligned memory is available again", aligned_returned},
   };
 }
 

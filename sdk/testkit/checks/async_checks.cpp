@@ -23,8 +23,8 @@ void returns_at_once(const Subject& subject, WorkKind kind) {
     const std::string name = name_of(kind);
     returns_soon(name + " on a blocked stream", [&] { first.enqueue(kind, held); });
     expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
-    returns_soon(name + " on a stream next to a blocked one", [&] { second.enqueue(kind, beside); });
-    returns_soon("work on a stream next to a blocked one", [&] { beside.wait(); });
+    returns_soon(name + " on a stream beside a blocked one", [&] { second.enqueue(kind, beside); });
+    returns_soon("work on a stream beside a blocked one", [&] { beside.wait(); });
     expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
   }
   held.wait();
@@ -103,15 +103,15 @@ void deep_queue(const Subject& subject) {
 
 std::vector<Check> async_checks() {
   return {
-      {"async.copy", "copy_async returns while a host function holds its stream, or another one", async_copy},
-      {"async.batch", "copy_batch_async returns while a host function holds its stream", async_batch},
-      {"async.fill", "fill_async returns while a host function holds its stream", async_fill},
-      {"async.reduce", "reduce_async returns while a host function holds its stream", async_reduce},
-      {"async.cast", "cast_async returns while a host function holds its stream", async_cast},
-      {"async.events", "event_record, stream_wait_event and the queries return while a host function holds the stream",
+      {"async.copy", "copy_async returns while a host function blocks its stream, or another one", async_copy},
+      {"async.batch", "copy_batch_async returns while a host function blocks its stream", async_batch},
+      {"async.fill", "fill_async returns while a host function blocks its stream", async_fill},
+      {"async.reduce", "reduce_async returns while a host function blocks its stream", async_reduce},
+      {"async.cast", "cast_async returns while a host function blocks its stream", async_cast},
+      {"async.events", "event_record, stream_wait_event and the queries return while a host function blocks the stream",
        events},
-      {"async.host_function", "host_function returns while a host function holds its stream", host_function},
-      {"async.deep", "the last of 900 calls returns while a host function holds the stream", deep_queue},
+      {"async.host_function", "host_function returns while a host function blocks its stream", host_function},
+      {"async.deep", "the last of 900 calls returns while a host function blocks the stream", deep_queue},
   };
 }
 

@@ -206,7 +206,7 @@ std::vector<Check> cast_checks() {
       {"cast.large", "casts of 16 million elements are complete", large, 90},
       {"cast.huge", "a cast to more than 4 GiB is complete", huge_cast, 120},
       {"cast.nearest", "values are rounded to the nearest value of the target type, ties to even", nearest},
-      {"cast.once", "f64 and i64 are rounded once on their way to 16 bits", rounded_once},
+      {"cast.once", "casts of f64 and i64 to 16 bits round once", rounded_once},
       {"cast.whole", "a float becomes an integer by dropping its fraction", to_whole},
       {"cast.range", "floats beyond an integer's range become its least or largest value, NaN becomes 0", clamped},
       {"cast.overflow", "floats beyond the largest become infinity, NaN stays NaN", overflow},

@@ -123,7 +123,7 @@ void group_script(const Rank& rank) {
   using Slots = pliant_collectives;
   const auto call = [&](auto slot) { return rank.accelerator.call(slot, comm); };
   const auto refused = [](const Outcome& outcome, int32_t status, const std::string& what) {
-    expect(outcome.status == status, what + " answered " + outcome.text());
+    expect(outcome.status == status, what + " returned " + outcome.text());
   };
   refused(call(&Slots::group_end), PLIANT_FAILED_PRECONDITION, "group_end without group_begin");
   must("group_begin", call(&Slots::group_begin));
@@ -194,7 +194,7 @@ void joining_script(const Rank& rank) {
   if (rank.rank == 0) {
     const Outcome early = comm.status(0);
     expect(early.status == PLIANT_DEADLINE_EXCEEDED,
-           "comm_status answered " + early.text() + " before all ranks had joined, not PLIANT_DEADLINE_EXCEEDED");
+           "comm_status returned " + early.text() + " before all ranks joined, not PLIANT_DEADLINE_EXCEEDED");
     const Stream stream(rank.accelerator);
     const CollectiveWork work(rank, {Collective::kAllReduce, PLIANT_I32, PLIANT_SUM, 333});
     must("all_reduce before the communicator is ready", work.enqueue(comm, stream));
@@ -208,7 +208,7 @@ void joining_script(const Rank& rank) {
     run_one(rank, comm, stream, {Collective::kAllReduce, PLIANT_I32, PLIANT_SUM, 333});
   }
   const Outcome ready = comm.status(0);
-  expect(ready.ok(), "comm_status answered " + ready.text() + " when all ranks had joined");
+  expect(ready.ok(), "comm_status returned " + ready.text() + " when all ranks had joined");
 }
 
 void joining(const Subject& subject) {
@@ -232,7 +232,7 @@ void query_script(const Rank& rank) {
   const auto answers = [&](int32_t wanted, const char* when) {
     int32_t done = 1 - wanted;
     must("comm_query", accelerator.call(&pliant_collectives::comm_query, static_cast<pliant_comm*>(comm), &done));
-    expect(done == wanted, "comm_query answered " + std::to_string(done) + " " + when);
+    expect(done == wanted, "comm_query returned " + std::to_string(done) + " " + when);
   };
   const CollectiveWork work(rank, {Collective::kAllReduce, PLIANT_F32, PLIANT_SUM, 501});
   if (rank.rank == 0) {
@@ -393,7 +393,7 @@ std::vector<Check> collective_checks() {
       {"collectives.one_way", "messages without a group arrive in the order of the calls", one_way, 60},
       {"collectives.groups", "a group enqueues nothing before its end and does not nest", groups, 60},
       {"collectives.late", "no collective is done before the last rank has called it", waits_for_all, 60},
-      {"collectives.query", "comm_query reports whether comm_destroy would end something", queried},
+      {"collectives.query", "comm_query reports whether comm_destroy would end a join or running work", queried},
       {"collectives.order", "collectives run in stream order, between other work and on two streams in turn",
        in_stream_order, 60},
       {"collectives.huge", "collectives and messages of more than 4 GiB are complete", huge_collectives, 300},

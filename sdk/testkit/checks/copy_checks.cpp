@@ -182,7 +182,7 @@ std::vector<Check> copy_checks() {
       {"copy.device", "a copy within device memory moves its bytes and no others", within_device},
       {"copy.host", "a copy from plain or pinned host memory and back moves its bytes and no others", with_host},
       {"copy.empty", "copies of 0 bytes are no error and change nothing", of_nothing},
-      {"copy.batch", "a batch of copies makes all of them, and its array may be freed at once", batch},
+      {"copy.batch", "a batch of copies is complete, and its array may be freed at once", batch},
       {"copy.large", "a copy of 48 MiB is complete", large_copies},
       {"copy.huge", "a copy of more than 4 GiB is complete", huge_copy, 120},
       {"copy.devices", "copies between all pairs of devices are complete", between_devices, 60},

@@ -59,7 +59,7 @@ class Refusals {
   Refusals(const Accelerator& accelerator, int32_t device) : accelerator_(accelerator), device_(device) {}
   void judge(const char* slot, const Outcome& outcome) const {
     const std::string who = "device " + std::to_string(device_);
-    expect(!outcome.ok(), std::string(slot) + " answered OK for " + who);
+    expect(!outcome.ok(), std::string(slot) + " returned OK for " + who);
     expect(!outcome.message.empty(), std::string(slot) + " refused " + who + " without a message");
     if (!accelerator_.says_whom()) return;
     expect(outcome.device == device_, std::string(slot) + " refused " + who + " with " +
@@ -136,7 +136,7 @@ std::vector<Check> device_checks() {
   return {
       {"device.count", "the number of devices is 0 or more, and the same at every call", count},
       {"device.properties", "every device has a name, memory and known capabilities", properties},
-      {"device.older_host", "a host that knows fewer properties gets only those", older_host},
+      {"device.older_host", "a host with an older properties struct gets the fields that fit", older_host},
       {"device.range", "every call refuses a device that does not exist and names it in the error", out_of_range},
       {"device.errors", "invalid arguments are refused with a status and a message", errors},
       {"device.null_error", "a refusal works without an error struct", no_error_wanted},

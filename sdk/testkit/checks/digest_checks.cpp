@@ -91,14 +91,15 @@ void in_order(const Subject& subject) {
   }
   held.wait();
   expect(to.get("digest_blocks_async") == wanted_digests(Bytes(kBlocks * kBlock, 42)),
-         "digests are not those of what was filled before on their stream");
+         "digests do not see an earlier fill on their stream");
 }
 
 }  // namespace
 
 std::vector<Check> digest_checks() {
   return {
-      {"digest.exact", "digests of blocks are those that the ABI defines, and no other memory changes", exact_digests},
+      {"digest.exact", "digests of blocks have the bits that the ABI defines, and no other memory changes",
+       exact_digests},
       {"digest.order", "a digest returns at once and waits for earlier work on its stream", in_order},
   };
 }

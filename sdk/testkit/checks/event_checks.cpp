@@ -180,7 +180,7 @@ void elapsed_refused(const Subject& subject) {
     double seconds = 0;
     const Outcome answer = accelerator.call(&Slots::event_elapsed, from, to, &seconds);
     expect(answer.status == PLIANT_FAILED_PRECONDITION,
-           std::string("event_elapsed ") + what + " answered " + answer.text() + ", not PLIANT_FAILED_PRECONDITION");
+           std::string("event_elapsed ") + what + " returned " + answer.text() + ", not PLIANT_FAILED_PRECONDITION");
     expect(!answer.message.empty(), std::string("event_elapsed ") + what + " was refused without a message");
   };
   refused("from an event without PLIANT_EVENT_TIMING", untimed, timed);
@@ -193,14 +193,15 @@ void elapsed_refused(const Subject& subject) {
 
 std::vector<Check> event_checks() {
   return {
-      {"order.wait_event", "a stream that waits for an event goes on after it", wait_event},
+      {"order.wait_event", "a stream that waits for an event continues after it", wait_event},
       {"order.rerecorded", "stream_wait_event waits for the event as recorded at the time of the call",
        recorded_by_now},
       {"order.never_recorded", "an event that was never recorded is done", never_recorded},
       {"order.event_query", "event_query is right before, during and after work", event_query},
       {"order.elapsed", "the time between events is not negative, and adds up", elapsed},
       {"order.elapsed_seconds", "the time between events is in seconds", elapsed_seconds},
-      {"order.elapsed_refused", "times of events without timing or not reached are refused", elapsed_refused},
+      {"order.elapsed_refused", "event_elapsed refuses events without timing and events that were not reached",
+       elapsed_refused},
   };
 }
 

@@ -40,7 +40,7 @@ void give_up(const Rank& rank, bool destroys) {
          work.words() + " ended with " + outcome.text() + " after comm_abort, not PLIANT_ABORTED");
   comm.abort();  // twice is once
   const Outcome status = comm.status(0);
-  expect(status.status == PLIANT_ABORTED, "comm_status answered " + status.text() + " after comm_abort");
+  expect(status.status == PLIANT_ABORTED, "comm_status returned " + status.text() + " after comm_abort");
   const Outcome later = ended(work, comm, stream);
   expect(later.status == PLIANT_ABORTED, work.words() + " after comm_abort ended with " + later.text());
   rank.tell("gave up");
@@ -110,7 +110,7 @@ void abort_joining_script(const Rank& rank) {
   const Outcome status = comm.status(-1);
   aborting.join();
   comm.abort();  // twice is once
-  expect(status.status == PLIANT_ABORTED, "comm_status answered " + status.text() + " after comm_abort");
+  expect(status.status == PLIANT_ABORTED, "comm_status returned " + status.text() + " after comm_abort");
 }
 
 void aborted_joining(const Subject& subject) {
@@ -255,7 +255,7 @@ std::vector<Check> failure_checks() {
       {"failure.abort", "comm_abort ends every collective, now and later, and may be called twice", aborted, 120},
       {"failure.abort_joining", "comm_abort ends the wait for ranks that have not joined", aborted_joining},
       {"failure.destroy", "comm_destroy ends the running work of its process", destroyed, 120},
-      {"failure.leave", "comm_destroy ends the calls in which its peers wait", left, 120},
+      {"failure.leave", "comm_destroy ends the collectives in which its peers wait", left, 120},
       {"failure.leave_joining", "comm_destroy ends the wait of ranks that join later", left_joining},
   };
 }

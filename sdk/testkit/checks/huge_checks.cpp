@@ -35,7 +35,7 @@ void need_memory(const Accelerator& accelerator, uint64_t bytes) {
   const auto need = [&](const char* whose, uint64_t free) {
     const uint64_t wanted = bytes + (uint64_t{1} << 30U);
     if (free >= wanted) return;
-    skip("it wants " + std::to_string(wanted >> 30U) + " GiB of free " + whose + ", there are " +
+    skip("it needs " + std::to_string(wanted >> 30U) + " GiB of free " + whose + "; there are " +
          std::to_string(free >> 30U) + " GiB");
   };
   uint64_t info[2] = {0, 0};

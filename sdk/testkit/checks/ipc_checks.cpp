@@ -85,7 +85,7 @@ void imports_script(const Rank& rank) {
   meet(rank);
   meet(rank);
   expect_holds(accelerator, second.get(), later,
-               "of three imports two were released, and the third does not see what the owner writes");
+               "after two of three imports were released, the third does not see what the owner writes");
   second.reset();
   sdk::ImportedMemory again = imported(accelerator, handle);
   expect_holds(accelerator, again.get(), later,
@@ -122,7 +122,8 @@ void new_memory_script(const Rank& rank) {
   }
   const pliant_ipc_handle handle = take(rank, post);
   sdk::ImportedMemory memory = imported(accelerator, handle);
-  expect_holds(accelerator, memory.get(), pattern(kBytes, rank.seed), "a handle gave other memory than was exported");
+  expect_holds(accelerator, memory.get(), pattern(kBytes, rank.seed),
+               "a handle gives other memory than the exported one");
   memory.reset();
   close_descriptor(handle);
   end(rank);
@@ -143,7 +144,7 @@ void freed_script(const Rank& rank) {
   const pliant_ipc_handle handle = take(rank, post);
   void* at = &at;
   const Outcome outcome = accelerator.call(&pliant_ipc::import_memory, 0, &handle, &at);
-  expect(outcome.status == PLIANT_FAILED_PRECONDITION, "import_memory of memory that its owner has freed answered " +
+  expect(outcome.status == PLIANT_FAILED_PRECONDITION, "import_memory of memory that its owner has freed returned " +
                                                            outcome.text() + ", not PLIANT_FAILED_PRECONDITION");
   expect(at == nullptr, "an import that was refused gave an address");
   close_descriptor(handle);
@@ -162,7 +163,7 @@ void refused(const Subject& subject) {
   };
   refused_as("export_memory of device memory", export_of(device.at()), PLIANT_INVALID_ARGUMENT);
   refused_as("export_memory of pinned memory", export_of(pinned.at()), PLIANT_INVALID_ARGUMENT);
-  refused_as("export_memory of what does not begin an allocation", export_of(memory.at(64)), PLIANT_INVALID_ARGUMENT);
+  refused_as("export_memory of an address inside an allocation", export_of(memory.at(64)), PLIANT_INVALID_ARGUMENT);
   handle = exported(accelerator, memory.at());
   void* at = nullptr;
   refused_as("import_memory of this process's own memory",
@@ -225,8 +226,8 @@ std::vector<Script> ipc_scripts() {
 std::vector<Check> ipc_checks() {
   return {
       {"ipc.memory", "one process reads and writes exchange memory of another, before and after the import", memory},
-      {"ipc.imports", "memory may be imported more than once and is mapped until it was released as often", imports},
-      {"ipc.new_memory", "an allocation has another handle than an earlier one at the same address", new_memory},
+      {"ipc.imports", "memory may be imported several times and stays mapped until the last release", imports},
+      {"ipc.new_memory", "a new allocation at the address of a freed one has another handle", new_memory},
       {"ipc.freed", "freed memory cannot be imported", freed},
       {"ipc.refused", "only exchange memory can be exported, and no process imports its own", refused},
       {"ipc.leaks", "handles and imports leave no file descriptor open", leaks},

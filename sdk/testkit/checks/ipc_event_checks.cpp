@@ -76,7 +76,7 @@ void order_script(const Rank& rank) {
 void see_recording(const Rank& rank, const Event& event) {
   const Accelerator& accelerator = rank.accelerator;
   meet(rank);  // recorded
-  expect(!event.done(), "event_query reports as done what another process has not reached");
+  expect(!event.done(), "event_query reports an event as done that another process has not reached");
   std::atomic<bool> back{false};
   Outcome outcome;
   std::thread waits([&] {
@@ -84,9 +84,9 @@ void see_recording(const Rank& rank, const Event& event) {
     back = true;
   });
   let_run(accelerator);
-  expect(!back, "event_synchronize came back before another process reached what it recorded");
+  expect(!back, "event_synchronize returned before another process reached its recording");
   meet(rank);  // to be let go
-  returns_soon("event_synchronize of what another process has reached", [&] { waits.join(); });
+  returns_soon("event_synchronize of an event that another process has reached", [&] { waits.join(); });
   must("event_synchronize", outcome);
   expect(event.done(), "event_query reports an event that the host has waited for as not done");
   meet(rank);  // seen
@@ -189,8 +189,7 @@ void killed_script(const Rank& rank) {
   const Stream stream(accelerator);
   stream.wait_for(event);
   const auto told = [](const char* what, const Outcome& outcome) {
-    expect(outcome.status == PLIANT_ABORTED, std::string(what) +
-                                                 ", for which the process was killed that had recorded it, answered " +
+    expect(outcome.status == PLIANT_ABORTED, std::string(what) + " whose recording process was killed returned " +
                                                  outcome.text() + ", not PLIANT_ABORTED");
   };
   Outcome of_host;
@@ -233,7 +232,7 @@ void lasts_script(const Rank& rank) {
   meet(rank);  // destroyed there
   event.reset();
   let_run(accelerator);
-  expect(!stream.done(), "a stream went on when the event that it waits for was destroyed, in both processes");
+  expect(!stream.done(), "a stream continued when the event that it waits for was destroyed in both processes");
   meet(rank);
   stream.wait();
   end(rank);
@@ -381,11 +380,10 @@ std::vector<Check> ipc_event_checks() {
   return {
       {"ipc.event_order", "a stream waits for an event that another process recorded, and sees what came before it",
        order},
-      {"ipc.event_states", "event_query and event_synchronize see what another process records, once and again",
-       states},
+      {"ipc.event_states", "event_query and event_synchronize see every recording of another process", states},
       {"ipc.event_rerecorded", "a later recording releases no process that waits for an earlier one", rerecorded},
       {"ipc.event_killed", "waiting for an event whose process is killed fails with an error", killed},
-      {"ipc.event_lasts", "a recording is reached in other processes even if the event was destroyed", lasts},
+      {"ipc.event_lasts", "a recording is reached in other processes even after the event is destroyed", lasts},
       {"ipc.event_destroyed", "a destroyed event cannot be imported, and an imported one cannot be exported",
        destroyed_events},
       {"ipc.event_refused", "only events created for it can be exported, and no process imports its own",

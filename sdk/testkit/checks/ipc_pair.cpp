@@ -154,8 +154,7 @@ void run_pair(const Subject& subject, const std::string& script) {
 }
 
 void refused_as(const char* what, const Outcome& outcome, int32_t wanted) {
-  expect(outcome.status == wanted,
-         std::string(what) + " was answered with " + outcome.text() + ", not with " + status_name(wanted));
+  expect(outcome.status == wanted, std::string(what) + " returned " + outcome.text() + ", not " + status_name(wanted));
 }
 
 int64_t open_descriptors() {
@@ -182,7 +181,7 @@ pliant_ipc_handle exported(const Accelerator& accelerator, const void* memory) {
 sdk::ImportedMemory imported(const Accelerator& accelerator, const pliant_ipc_handle& handle) {
   sdk::ImportedMemory made =
       made_by("import_memory", [&] { return sdk::ImportedMemory(accelerator.calls<pliant_ipc>(), 0, handle); });
-  expect(made.get() != nullptr, "import_memory answered OK and gave no address");
+  expect(made.get() != nullptr, "import_memory returned OK and gave no address");
   return made;
 }
 

@@ -34,7 +34,7 @@ void compare(const Census& before, const std::string& after_what) {
   const int64_t files = after.files - before.files;
   const int64_t threads = after.threads - before.threads;
   expect(files <= 0, std::to_string(files) + " file descriptors more are open after " + after_what);
-  expect(threads <= 0, std::to_string(threads) + " threads more are there after " + after_what);
+  expect(threads <= 0, std::to_string(threads) + " threads more run after " + after_what);
 }
 
 void use_everything(const Subject& subject) {

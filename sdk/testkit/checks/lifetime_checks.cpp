@@ -24,11 +24,11 @@ void event_first_once(const Accelerator& accelerator) {
   returns_soon("event_destroy of an event that was not reached", [&] { event.reset(); });
   fill(accelerator, memory, 1, second);
   let_run(accelerator);
-  expect(!second.done(), "a stream that waits for an event went on when the event was destroyed");
+  expect(!second.done(), "a stream that waits for an event continued when the event was destroyed");
   gate.open();
   first.wait();
   second.wait();
-  expect(first_byte(accelerator, memory) == 1, "work behind an event that was destroyed has not run");
+  expect(first_byte(accelerator, memory) == 1, "work after an event that was destroyed has not run");
 }
 
 /// A stream that may run need not have run yet; of several times it will have.

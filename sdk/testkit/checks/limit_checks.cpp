@@ -40,7 +40,7 @@ uint64_t lowest_free_descriptor() {
 /// True when it worked.
 bool in_words(const char* slot, const Outcome& outcome, const std::string& when) {
   expect(outcome.ok() || !outcome.message.empty(),
-         std::string(slot) + " answered " + outcome.text() + " " + when + ", without a message");
+         std::string(slot) + " returned " + outcome.text() + " " + when + ", without a message");
   return outcome.ok();
 }
 
@@ -102,7 +102,7 @@ void shared_memory(const Subject& subject) {
   for (const uint64_t most : {uint64_t{0}, uint64_t{4096}, uint64_t{1} << 20U}) {
     {
       const Limit limit(RLIMIT_FSIZE, most);
-      make_communicator(accelerator, "with files of up to " + std::to_string(most) + " bytes");
+      make_communicator(accelerator, "with files limited to " + std::to_string(most) + " bytes");
     }
     still_works(accelerator, subject.seed);
     pliant_comm_id id{};

@@ -24,7 +24,7 @@ void stopped_script(const Rank& rank) {
   must(name_of(kind), work.enqueue(comm, stream));
   if (rank.rank != victim) rank.tell("waits");
   const Outcome outcome = stream.synchronize();
-  expect(outcome.ok(), work.words() + " ended with " + outcome.text() + " though every rank came in the end");
+  expect(outcome.ok(), work.words() + " ended with " + outcome.text() + " though every rank called it in the end");
   work.verify();
 }
 
@@ -69,7 +69,7 @@ void killed_script(const Rank& rank) {
   rank.hear();  // nobody leaves before all have seen the death
   const Outcome status = comm.status(0);
   expect(!status.ok() && status.status != PLIANT_DEADLINE_EXCEEDED,
-         "comm_status answered " + status.text() + " after a rank was lost");
+         "comm_status returned " + status.text() + " after a rank was lost");
 }
 
 /// Milliseconds from the death until this survivor was back.
@@ -107,12 +107,12 @@ void kill_one(const Subject& subject, bool in_the_middle) {
       const std::string said =
           ranks.hear(r, "end of " + during + " after rank " + std::to_string(victim) + " was killed");
       const double ms = judge(said, r, victim, death_ns, during);
-      expect(ms <= kLongestMs, "rank " + std::to_string(r) + " came back from " + during + " " +
+      expect(ms <= kLongestMs, "rank " + std::to_string(r) + " returned from " + during + " " +
                                    std::to_string(static_cast<int64_t>(ms)) +
-                                   " ms after the death of a rank, as by a time-out; 100 ms are promised");
+                                   " ms after the death of a rank, as by a timeout; 100 ms are promised");
       if (ms > slowest_ms) {
         slowest_ms = ms;
-        slowest = "rank " + std::to_string(r) + " came back from " + during;
+        slowest = "rank " + std::to_string(r) + " returned from " + during;
       }
     }
     ranks.tell_all();
@@ -138,8 +138,8 @@ std::vector<Script> loss_scripts() {
 
 std::vector<Check> loss_checks() {
   return {
-      {"failure.stopped", "a collective with a stopped rank is right when the rank goes on", stopped, 120},
-      {"failure.killed", "survivors of a rank that never joins get its number within 100 ms of its death", killed, 120},
+      {"failure.stopped", "a collective with a stopped rank is right once the rank continues", stopped, 120},
+      {"failure.killed", "survivors of a rank that dies before it joins get its number within 100 ms", killed, 120},
       {"failure.killed_within", "survivors of a rank that dies during calls get its number within 100 ms",
        killed_in_the_middle, 120},
   };

@@ -38,7 +38,7 @@ void aligned(const Subject& subject) {
         kept.push_back(std::make_unique<Memory>(accelerator, bytes, kind, device));
         const auto address = reinterpret_cast<uintptr_t>(kept.back()->at());
         const std::string what = std::to_string(bytes) + " bytes of " + words(kind);
-        expect(address != 0, what + ": alloc answered OK and gave NULL");
+        expect(address != 0, what + ": alloc returned OK and gave NULL");
         expect(address % 64 == 0, what + " lie at an address that is a multiple of " +
                                       std::to_string(address & (~address + 1)) + " only; 64 is promised");
       }
@@ -70,7 +70,7 @@ void empty(const Subject& subject) {
     for (int i = 0; i < 3; ++i) {
       void* pointer = nullptr;
       const Outcome made = accelerator.call(&Slots::alloc, 0, kind, 0, &pointer);
-      expect(made.ok(), std::string("alloc of 0 bytes of ") + words(kind) + " answered " + made.text());
+      expect(made.ok(), std::string("alloc of 0 bytes of ") + words(kind) + " returned " + made.text());
       accelerator.slots().free(accelerator.self(), 0, kind, pointer);
     }
   }
@@ -86,9 +86,9 @@ void plausible(const Subject& subject) {
   const Accelerator accelerator(subject);
   for (int32_t device = 0; device < accelerator.devices(); ++device) {
     const Info found = info(accelerator, device);
-    expect(found.total_bytes > 0, "memory_info reports no memory at all");
+    expect(found.total_bytes > 0, "memory_info reports no memory");
     expect(found.free_bytes <= found.total_bytes, "memory_info reports more free memory, " +
-                                                      std::to_string(found.free_bytes) + " bytes, than there is, " +
+                                                      std::to_string(found.free_bytes) + " bytes, than total memory, " +
                                                       std::to_string(found.total_bytes));
   }
 }
@@ -113,7 +113,7 @@ void exhausted(const Subject& subject) {
       void* pointer = nullptr;
       const Outcome refused = accelerator.call(&Slots::alloc, 0, PLIANT_MEMORY_DEVICE, bytes, &pointer);
       const std::string what = "alloc of " + std::to_string(bytes) + " bytes, of " + std::to_string(all.total_bytes) +
-                               " that there are, answered " + refused.text();
+                               " in all, returned " + refused.text();
       expect(refused.status == PLIANT_RESOURCE_EXHAUSTED, what + " in place of PLIANT_RESOURCE_EXHAUSTED");
       expect(!refused.message.empty(), what + " without a message");
       expect(pointer == nullptr, what + " and left a pointer");
@@ -164,23 +164,23 @@ void filled(const Subject& subject) {
   Pieces pieces(accelerator, bytes);
   const Outcome refused = pieces.fill(2 * kParts);
   const std::string what = "after " + std::to_string(pieces.count()) + " pieces of " + std::to_string(bytes) +
-                           " bytes, of " + std::to_string(total) + " that there are,";
-  if (refused.ok()) return warn(what + " none had been refused");
+                           " bytes, of " + std::to_string(total) + " in all,";
+  if (refused.ok()) return warn(what + " no allocation was refused");
   expect(refused.status == PLIANT_RESOURCE_EXHAUSTED,
-         what + " alloc answered " + refused.text() + " in place of PLIANT_RESOURCE_EXHAUSTED");
-  expect(!refused.message.empty(), what + " alloc refused another without a message");
+         what + " alloc returned " + refused.text() + " in place of PLIANT_RESOURCE_EXHAUSTED");
+  expect(!refused.message.empty(), what + " alloc refused the next one without a message");
   const unsigned char wrote = 7;
   unsigned char got = 0;
   accelerator.write(kept.at(), &wrote, 1);
   accelerator.read(&got, kept.at(), 1);
-  expect(got == wrote, what + " memory that was there before does not keep what was written");
+  expect(got == wrote, what + " memory allocated before does not keep what was written");
   const size_t had = pieces.count();
   pieces.free();
   if (had == 0)
-    return warn("other programs have taken so much that not one of " + std::to_string(kParts) +
-                " parts of all memory could be had");
+    return warn("other programs use too much memory: none of " + std::to_string(kParts) +
+                " parts of all memory could be allocated");
   const Outcome again = pieces.take();
-  expect(again.ok(), what + " all were freed, and the next is refused: " + again.text());
+  expect(again.ok(), what + " all were freed, but the next allocation is refused: " + again.text());
 }
 
 void recovers(const Subject& subject) {
@@ -194,7 +194,7 @@ void recovers(const Subject& subject) {
   stream.wait();
   unsigned char last = 0;
   accelerator.read(&last, memory.at((1 << 20) - 1), 1);
-  expect(last == 7, "memory that was got after a refusal does not hold what was filled in");
+  expect(last == 7, "memory allocated after a refusal does not keep what was filled in");
 }
 
 void returned(const Subject& subject) {
@@ -212,9 +212,9 @@ void returned(const Subject& subject) {
   take_and_give(400);
   const Info after = info(accelerator);
   const uint64_t lost = before.free_bytes > after.free_bytes ? before.free_bytes - after.free_bytes : 0;
-  expect(lost < 40 * kBytes, "after 400 pieces of 1 MiB were taken and given back, " + std::to_string(lost) +
+  expect(lost < 40 * kBytes, "after 400 pieces of 1 MiB were allocated and freed, " + std::to_string(lost) +
                                  " fewer bytes are free than before");
-  if (lost > 0) warn(std::to_string(lost) + " fewer bytes are free than before 400 pieces were taken and given back");
+  if (lost > 0) warn(std::to_string(lost) + " fewer bytes are free than before 400 pieces were allocated and freed");
 }
 
 /// Pieces of one size, each filled with its own number, are told apart again later.
@@ -266,7 +266,7 @@ void freed_twice(const Subject& subject) {
   { const Accelerator accelerator(subject); }  // skips without a device
   Ranks ranks(subject, "free_twice", 1);
   const std::string crash = ranks.crash_of(0);
-  if (!crash.empty()) warn("a process that freed memory twice, and a pointer that was none, " + crash);
+  if (!crash.empty()) warn("a process that freed memory twice and an invalid pointer " + crash);
 }
 
 void usable(const Subject& subject) {
@@ -289,7 +289,7 @@ void shared(const Subject& subject) {
     void* pointer = nullptr;
     const Outcome refused = accelerator.call(&Slots::alloc, 0, PLIANT_MEMORY_SHARED, 4096, &pointer);
     expect(refused.status == PLIANT_UNIMPLEMENTED,
-           "it does not claim PLIANT_CAP_SHARED_MEMORY, and alloc of PLIANT_MEMORY_SHARED answered " + refused.text() +
+           "it does not claim PLIANT_CAP_SHARED_MEMORY, and alloc of PLIANT_MEMORY_SHARED returned " + refused.text() +
                " in place of PLIANT_UNIMPLEMENTED");
     return;
   }
@@ -318,17 +318,17 @@ std::vector<Script> memory_scripts() {
 std::vector<Check> memory_checks() {
   return {
       {"memory.aligned", "memory begins at a multiple of 64 bytes", aligned},
-      {"memory.apart", "pieces of memory do not overlap", apart},
+      {"memory.apart", "allocations do not overlap", apart},
       {"memory.empty", "alloc of 0 bytes gives a pointer that can be freed", empty},
       {"memory.free_null", "freeing NULL does nothing", free_null},
       {"memory.visible", "the CPU can use pinned memory, and device memory that is host-visible", usable},
       {"memory.shared", "shared memory, if claimed, is read and written by the CPU and the device", shared},
       {"memory.info", "memory_info reports some memory, and no more free than total", plausible},
       {"memory.accounted", "less memory is free after an allocation", accounted},
-      {"memory.exhausted", "more memory than there is is refused as PLIANT_RESOURCE_EXHAUSTED", exhausted},
-      {"memory.filled",
-       "a device without free memory refuses allocations, and accepts them again after memory is freed", filled},
-      {"memory.recovers", "the device works after such a refusal", recovers},
+      {"memory.exhausted", "an allocation beyond the device's memory is refused as PLIANT_RESOURCE_EXHAUSTED",
+       exhausted},
+      {"memory.filled", "a device without free memory refuses allocations until memory is freed", filled},
+      {"memory.recovers", "the device works after a refused allocation", recovers},
       {"memory.reused", "memory allocated after a free belongs to one owner only", reused},
       {"memory.freed_twice", "freeing memory twice, or a foreign pointer, does no harm", freed_twice},
       {"memory.returned", "freed memory is available again", returned},

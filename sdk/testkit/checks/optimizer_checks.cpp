@@ -178,7 +178,7 @@ void update_in_order(const Subject& subject) {
   held.wait();
   std::memset(wanted[1].data(), 1, wanted[1].size() * sizeof(float));
   wanted_update(some_update(true), wanted);
-  arrays.expect_arrays(wanted, "an update behind what was filled on its stream");
+  arrays.expect_arrays(wanted, "an update after a fill on its stream");
 }
 
 double wanted_norm(const float* chunk, uint64_t count) {
@@ -279,7 +279,7 @@ void norms_in_order(const Subject& subject) {
   }
   held.wait();
   const std::string wrong = difference_of(to.get("squared_norms_async"), wanted);
-  expect(wrong.empty(), "squared norms are not those of what was filled before on their stream: " + wrong);
+  expect(wrong.empty(), "squared norms do not see an earlier fill on their stream: " + wrong);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ void option_limits(const Subject& subject) {
       const OwnInstance instance(plugin, options);
       const std::string name = std::string("option ") + option.key + " at its " + (low ? "least" : "largest");
       if (instance.status() == PLIANT_OK) {
-        expect(instance.self() != nullptr, name + ": create answered OK and created nothing");
+        expect(instance.self() != nullptr, name + ": create returned OK and created nothing");
         continue;
       }
       expect(instance.self() == nullptr, name + ": create failed and left an instance");

@@ -141,8 +141,8 @@ void apart_streams(const Subject& subject) {
   Gate gate;
   gate.hold(accelerator, held);
   fill(accelerator, memory, 5, free_one);
-  returns_soon("stream_synchronize on a stream next to a blocked one", [&] { free_one.wait(); });
-  expect(first_byte(accelerator, memory) == 5, "work on a stream next to a blocked one did not run");
+  returns_soon("stream_synchronize on a stream beside a blocked one", [&] { free_one.wait(); });
+  expect(first_byte(accelerator, memory) == 5, "work on a stream beside a blocked one did not run");
 }
 
 void host_functions(const Subject& subject) {
@@ -218,9 +218,9 @@ std::vector<Check> order_checks() {
       {"order.cast", "a cast waits for earlier work on its stream", order_cast},
       {"order.chain", "300 reductions on one stream each see the result of the one before", chain},
       {"order.stream_query", "stream_query is right before, during and after work", stream_query},
-      {"order.event_synchronize", "event_synchronize waits", event_synchronize},
-      {"order.stream_synchronize", "stream_synchronize waits", stream_synchronize},
-      {"order.apart", "a stream runs next to a blocked one", apart_streams},
+      {"order.event_synchronize", "event_synchronize waits for the event", event_synchronize},
+      {"order.stream_synchronize", "stream_synchronize waits for the stream's work", stream_synchronize},
+      {"order.apart", "a stream runs while another one is blocked", apart_streams},
       {"order.host_function", "every host function runs once, in stream order", host_functions},
       {"order.roles", "streams of every role and priority do all kinds of work", roles},
       {"order.destroy", "stream_destroy waits for enqueued work", destroy_waits},

@@ -264,7 +264,7 @@ void piece_refusal_script(const Rank& rank) {
   const std::array<uint8_t, 2> both = {1, 1};
   const std::array<uint8_t, 2> nobody = {0, 0};
   const auto refused = [](const std::string& what, const Outcome& outcome) {
-    expect(outcome.status == PLIANT_INVALID_ARGUMENT, what + " answered " + outcome.text());
+    expect(outcome.status == PLIANT_INVALID_ARGUMENT, what + " returned " + outcome.text());
   };
   const auto gather = [&](const void* from, void* to, const std::vector<pliant_piece>& table, int32_t dtype) {
     return rank.accelerator.call(&Table::gather_pieces, comm, from, to, table.data(), table.size(), dtype, stream);
@@ -275,12 +275,12 @@ void piece_refusal_script(const Rank& rank) {
   };
   const uint64_t far = ~uint64_t{0} - 10;
   const std::initializer_list<std::pair<const char*, std::vector<pliant_piece>>> wrong = {
-      {"pieces that descend", {{0, 0, 50, 10}, {1, 0, 10, 10}}},
+      {"pieces in descending order", {{0, 0, 50, 10}, {1, 0, 10, 10}}},
       {"pieces that overlap", {{0, 0, 0, 11}, {1, 0, 10, 10}}},
       {"an empty piece in the middle of another", {{0, 0, 0, 11}, {1, 0, 10, 0}}},
       {"a piece of rank -1", {{-1, 0, 0, 10}}},
-      {"a piece of a rank that there is not", {{0, 0, 0, 10}, {2, 0, 10, 10}}},
-      {"a piece past all memory", {{0, 0, far, 20}}},
+      {"a piece of a missing rank", {{0, 0, 0, 10}, {2, 0, 10, 10}}},
+      {"a piece beyond the address space", {{0, 0, far, 20}}},
       {"a piece of too many elements", {{0, 0, 0, far}}}};
   for (const auto& one : wrong) {
     refused(std::string("gather_pieces of ") + one.first, gather(send, receive, one.second, PLIANT_F32));

@@ -46,7 +46,7 @@ void complete(const Subject& subject) {
   expect(record.struct_size >= kLeast,
          "the record has " + std::to_string(record.struct_size) + " bytes, not " + std::to_string(kLeast));
   expect(record.min_host_minor <= PLIANT_ABI_MINOR,
-         "it wants a host of ABI minor " + std::to_string(record.min_host_minor));
+         "it requires a host of ABI minor " + std::to_string(record.min_host_minor));
   const auto text = [](const char* given, const char* what, const char* form) {
     expect(given != nullptr && std::regex_match(given, std::regex(form)),
            std::string(what) + " is " + (given == nullptr ? "NULL" : "'" + std::string(given) + "'") + ", not " + form);
@@ -56,7 +56,7 @@ void complete(const Subject& subject) {
   text(record.version, "its version", "[0-9]+\\.[0-9]+\\.[0-9]+([-+].*)?");
   text(record.summary, "its summary", ".+");
   expect(record.create != nullptr && record.destroy != nullptr, "create or destroy is NULL");
-  expect((record.save == nullptr) == (record.load == nullptr), "save and load come together or not at all");
+  expect((record.save == nullptr) == (record.load == nullptr), "only one of save and load is NULL");
   for (const sdk::Kind& kind : sdk::kinds()) {
     if (kind.id != record.kind) continue;
     const std::string lacks = sdk::missing_slots(record.vtable, "table of slots", kind.id, kind.slots);
@@ -68,9 +68,9 @@ void defaults(const Subject& subject) {
   const OpenedPlugin plugin(subject.file);
   const OptionRow options(plugin, subject.settings);
   const OwnInstance instance(plugin, options);
-  expect(instance.status() == PLIANT_OK, "create answered " + instance.text());
-  expect(instance.self() != nullptr, "create answered OK and created nothing");
-  expect(!exercise(instance).empty(), "the instance answers nothing");
+  expect(instance.status() == PLIANT_OK, "create returned " + instance.text());
+  expect(instance.self() != nullptr, "create returned OK and created nothing");
+  expect(!exercise(instance).empty(), "the instance returns nothing from any call");
 }
 
 void thousand(const Subject& subject) {
@@ -78,7 +78,7 @@ void thousand(const Subject& subject) {
   const OptionRow options(plugin, subject.settings);
   for (int i = 1; i <= 1000; ++i) {
     const OwnInstance instance(plugin, options);
-    expect(instance.status() == PLIANT_OK, "create number " + std::to_string(i) + " answered " + instance.text());
+    expect(instance.status() == PLIANT_OK, "create number " + std::to_string(i) + " returned " + instance.text());
   }
 }
 
@@ -92,13 +92,13 @@ void independent(const Subject& subject) {
   }
   const OwnInstance first(plugin, options);
   auto second = std::make_unique<OwnInstance>(plugin, options);
-  expect(exercise(first) == alone, "beside another instance the first one answers differently than alone");
-  expect(exercise(*second) == alone, "an instance answers differently after another one was used");
+  expect(exercise(first) == alone, "the first instance gives other results beside a second one than alone");
+  expect(exercise(*second) == alone, "an instance gives other results after another one was used");
   second.reset();
   const std::string again = exercise(first);  // what has state goes on from there
   expect(plugin.record().save != nullptr || again == alone,
-         "an instance without state answers differently after another one was destroyed");
-  expect(exercise(OwnInstance(plugin, options)) == alone, "a later instance answers differently than the first one");
+         "an instance without state gives other results after another one was destroyed");
+  expect(exercise(OwnInstance(plugin, options)) == alone, "a later instance gives other results than the first one");
 }
 
 void extensions(const Subject& subject) {
@@ -106,7 +106,7 @@ void extensions(const Subject& subject) {
   if (plugin.record().extension == nullptr) return;
   const OptionRow options(plugin, subject.settings);
   const OwnInstance instance(plugin, options);
-  expect(instance.status() == PLIANT_OK, "create answered " + instance.text());
+  expect(instance.status() == PLIANT_OK, "create returned " + instance.text());
   for (const char* id : {"", "pliant.no-such-thing/0", "pliant.other/0x"}) {
     expect(plugin.record().extension(instance.self(), id) == nullptr,
            std::string("it offers the extension '") + id + "', which does not exist");
@@ -144,13 +144,14 @@ std::vector<Check> plugin_checks() {
        sound_options},
       {"plugin.defaults", "its defaults create a working instance", defaults},
       {"plugin.limits", "at the limits of each option it creates an instance or explains why not", option_limits},
-      {"plugin.thousand", "a thousand instances are created and destroyed", thousand, 60},
+      {"plugin.thousand", "it creates and destroys a thousand instances", thousand, 60},
       {"plugin.independent", "two instances are independent", independent},
-      {"plugin.state", "saved state comes back byte for byte, in portions of any size", state_returns},
+      {"plugin.state", "loaded state is saved again byte for byte, in portions of any size", state_returns},
       {"plugin.damaged_state", "state that is cut short or has bytes left over is refused and changes nothing",
        damaged_state},
-      {"plugin.extension", "its extensions have their slots; asking for an unknown one is not an error", extensions},
-      {"plugin.unmapped", "closing it unloads it", unmapped},
+      {"plugin.extension", "its extensions have all required slots; asking for an unknown extension is not an error",
+       extensions},
+      {"plugin.unmapped", "dlclose unloads it", unmapped},
   };
 }
 

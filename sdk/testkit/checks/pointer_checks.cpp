@@ -43,10 +43,10 @@ void known_at(const pliant_pointer_info& found, const Kind& kind, int32_t device
                            kind.words + " of device " + std::to_string(device);
   expect(found.memory != 0, "pointer_info does not know " + what);
   const bool is_kind = found.memory == kind.memory || (is_on_device(found.memory) && is_on_device(kind.memory));
-  expect(is_kind, "pointer_info takes " + what + " for memory of kind " + std::to_string(found.memory));
+  expect(is_kind, "pointer_info reports " + what + " as memory of kind " + std::to_string(found.memory));
   const bool of_none = found.device == -1 && !is_on_device(kind.memory);
   expect(found.device == device || of_none,
-         "pointer_info takes " + what + " for memory of device " + std::to_string(found.device));
+         "pointer_info reports " + what + " as memory of device " + std::to_string(found.device));
   if (found.base == nullptr) return expect(found.bytes == 0, "pointer_info gives bytes of " + what + ", and no base");
   const auto base = reinterpret_cast<uintptr_t>(found.base);
   const auto first = reinterpret_cast<uintptr_t>(begin);
@@ -83,7 +83,7 @@ void unknown(const Subject& subject) {
   const Accelerator accelerator(subject);
   const auto check = [&](const void* pointer, const std::string& what) {
     const pliant_pointer_info found = asked(accelerator, pointer);
-    expect(found.memory == 0, "pointer_info takes " + what + " for memory of kind " + std::to_string(found.memory));
+    expect(found.memory == 0, "pointer_info reports " + what + " as memory of kind " + std::to_string(found.memory));
     expect(found.device == -1 && found.base == nullptr && found.bytes == 0,
            "pointer_info does not know " + what + " but gives its device or range");
   };
@@ -92,7 +92,7 @@ void unknown(const Subject& subject) {
   static const int kGlobal = 0;
   check(nullptr, "NULL");
   check(&on_stack, "memory of the stack");
-  check(on_heap.data(), "memory that malloc gave");
+  check(on_heap.data(), "memory from malloc");
   check(&kGlobal, "a constant of the program");
   for (const int32_t kind : {PLIANT_MEMORY_DEVICE, PLIANT_MEMORY_PINNED}) {
     const void* freed = nullptr;

@@ -183,7 +183,7 @@ std::vector<Check> reduce_checks() {
       {"reduce.sixteen", "16-bit floats are computed as floats and rounded once, bit by bit", sixteen},
       {"reduce.scale", "the result is scaled, within two units in the last place", scaled},
       {"reduce.in_place", "the target may be any of the sources", in_place},
-      {"reduce.many", "there may be up to 1024 sources, and their array may be freed at once", many},
+      {"reduce.many", "a reduction takes up to 1024 sources, and their array may be freed at once", many},
   };
 }
 

@@ -80,14 +80,14 @@ void registered_known(const Subject& subject) {
       for (const uint64_t offset : std::initializer_list<uint64_t>{0, 1, kOwnPage, kLength - 1}) {
         const pliant_pointer_info found = told_of(accelerator, begin + offset);
         const std::string what = "byte " + std::to_string(offset) + " of registered memory";
-        expect(found.memory == PLIANT_MEMORY_PINNED, "pointer_info takes " + what + " for memory of kind " +
-                                                         std::to_string(found.memory) + ", not for pinned memory");
+        expect(found.memory == PLIANT_MEMORY_PINNED, "pointer_info reports " + what + " as memory of kind " +
+                                                         std::to_string(found.memory) + ", not as pinned memory");
         const auto* const base = static_cast<const unsigned char*>(found.base);
         const bool holds = base == nullptr || (base <= begin && base + found.bytes >= begin + kLength);
         expect(holds, "pointer_info gives a range of " + what + " that does not hold all that was registered");
       }
     }
-    expect(told_of(accelerator, begin).memory == 0, "pointer_info knows memory that is registered no more");
+    expect(told_of(accelerator, begin).memory == 0, "pointer_info knows memory that was unregistered");
   }
 }
 
@@ -127,7 +127,7 @@ void registered_refused(const Subject& subject) {
   const auto refuses = [&](const void* pointer, uint64_t bytes, const std::string& what) {
     const Outcome outcome = registered(accelerator, pointer, bytes);
     expect(outcome.status == PLIANT_INVALID_ARGUMENT && !outcome.message.empty(),
-           "register_host of " + what + " answered " + outcome.text() + ", not PLIANT_INVALID_ARGUMENT with a message");
+           "register_host of " + what + " returned " + outcome.text() + ", not PLIANT_INVALID_ARGUMENT with a message");
   };
   refuses(nullptr, 64, "NULL");
   refuses(pages.at(), 0, "0 bytes");
@@ -136,7 +136,7 @@ void registered_refused(const Subject& subject) {
   refuses(pages.at(), 2 * kOwnPage, "memory whose end is registered already");
   refuses(pages.at(), 8 * kOwnPage, "memory whose middle is registered already");
   const Memory pinned(accelerator, kOwnPage, PLIANT_MEMORY_PINNED);
-  refuses(pinned.at(), 64, "pinned memory that alloc gave");
+  refuses(pinned.at(), 64, "pinned memory from alloc");
 }
 
 /// Until it is unregistered by the pointer that it was registered with.

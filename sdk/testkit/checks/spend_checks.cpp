@@ -47,7 +47,7 @@ void spent_as_long(const Subject& subject) {
   stream.wait();
   for (const double seconds :
        {seconds_between(accelerator, begin, middle), seconds_between(accelerator, middle, end)}) {
-    const std::string what = "a stream that was to be busy for " + std::to_string(kSeconds) + " s was for " +
+    const std::string what = "a stream kept busy for " + std::to_string(kSeconds) + " s was busy for " +
                              std::to_string(seconds) + " s by the device's clock";
     expect(seconds >= kSeconds - kClock, what);
     if (seconds > 5 * kSeconds) warn(what);
@@ -67,7 +67,7 @@ void spent_in_order(const Subject& subject) {
     expect(!held.done(), "stream_query reports a stream as done while a host function on it waits");
   }
   held.wait();
-  expect(first_byte(accelerator, memory) == 2, "work behind spend_async does not run");
+  expect(first_byte(accelerator, memory) == 2, "work after spend_async does not run");
 }
 
 /// Seconds that a fill on a stream for gathers ends after a stream for computations has begun to spend 200 ms.
@@ -99,7 +99,7 @@ void spent_beside(const Subject& subject) {
   }
   fail("a fill on a stream for gathers ends " + std::to_string(filled) +
        " s after a stream for computations begins to " + "be busy for " + std::to_string(spent) +
-       " s: it does not go on meanwhile");
+       " s: it does not run meanwhile");
 }
 
 void spend_refused(const Subject& subject) {
@@ -112,18 +112,19 @@ void spend_refused(const Subject& subject) {
   expect(refusal(1000000000001, stream) == PLIANT_INVALID_ARGUMENT,
          "more than 10^12 nanoseconds at once are not refused as PLIANT_INVALID_ARGUMENT");
   expect(refusal(1, nullptr) == PLIANT_INVALID_ARGUMENT,
-         "spend_async on no stream is not refused as PLIANT_INVALID_ARGUMENT");
-  returns_soon("a stream that refused to be busy", [&] { stream.wait(); });
+         "spend_async on a NULL stream is not refused as PLIANT_INVALID_ARGUMENT");
+  returns_soon("a stream after a refused spend_async", [&] { stream.wait(); });
 }
 
 }  // namespace
 
 std::vector<Check> spend_checks() {
   return {
-      {"spend.length", "a stream is busy for the given time, counted from its turn on the stream", spent_as_long},
+      {"spend.length", "spend_async keeps a stream busy for the given time, counted from its turn on the stream",
+       spent_as_long},
       {"spend.order", "spend_async returns at once, and later work waits and then runs", spent_in_order},
       {"spend.beside", "streams of other roles run while a stream is busy", spent_beside},
-      {"spend.refused", "no stream, and more than 10^12 nanoseconds, are refused", spend_refused},
+      {"spend.refused", "a NULL stream and more than 10^12 nanoseconds are refused", spend_refused},
   };
 }
 

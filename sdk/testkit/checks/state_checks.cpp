@@ -18,7 +18,7 @@ SavedState saved(const OwnInstance& instance) {
   SavedState state;
   pliant_error error = blank_error();
   const int32_t status = state.save_from(instance, error);
-  expect(status == PLIANT_OK, "save answered " + std::to_string(status) + ": " + error.message);
+  expect(status == PLIANT_OK, "save returned " + std::to_string(status) + ": " + error.message);
   return state;
 }
 
@@ -38,7 +38,7 @@ void state_returns(const Subject& subject) {
     pliant_error error = blank_error();
     const int32_t status = state.load_into(fresh, error);
     const std::string where = ", in portions of " + std::to_string(portion);
-    expect(status == PLIANT_OK, "load answered " + std::to_string(status) + where + ": " + error.message);
+    expect(status == PLIANT_OK, "load returned " + std::to_string(status) + where + ": " + error.message);
     expect(state.at == state.bytes.size(), "load left " + std::to_string(state.bytes.size() - state.at) + " of " +
                                                std::to_string(state.bytes.size()) + " bytes unread" + where);
     expect(saved(fresh).bytes == state.bytes, "what was loaded" + where + " is saved as other bytes");

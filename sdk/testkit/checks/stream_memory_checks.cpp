@@ -131,7 +131,7 @@ void exhausted(const Subject& subject) {
   for (const uint64_t bytes : {uint64_t{1} << 62U, ~uint64_t{0}}) {
     void* pointer = nullptr;
     const Outcome refused = accelerator.call(&Table::alloc_async, 0, bytes, stream, &pointer);
-    const std::string what = "alloc_async of " + std::to_string(bytes) + " bytes answered " + refused.text();
+    const std::string what = "alloc_async of " + std::to_string(bytes) + " bytes returned " + refused.text();
     expect(refused.status == PLIANT_RESOURCE_EXHAUSTED, what + " in place of PLIANT_RESOURCE_EXHAUSTED");
     expect(!refused.message.empty(), what + " without a message");
     expect(pointer == nullptr, what + " and left a pointer");
@@ -142,7 +142,7 @@ void exhausted(const Subject& subject) {
   copy(accelerator, copied.at(), memory, kBytes, stream);
   give_back(accelerator, memory, stream);
   stream.wait();
-  expect(holds(accelerator, copied, kBytes, 7), "memory that was got after a refusal does not hold what was filled in");
+  expect(holds(accelerator, copied, kBytes, 7), "memory allocated after a refusal does not keep what was filled in");
 }
 
 uint64_t free_bytes(const Accelerator& accelerator) {
@@ -172,8 +172,8 @@ void trimmed(const Subject& subject) {
   take_and_give_back(kPieces);
   const uint64_t after = free_bytes(accelerator);
   const uint64_t lost = before > after ? before - after : 0;
-  expect(lost < kPieces / 2 * kPiece, "after 64 MiB were given back and trimmed, " + std::to_string(lost) +
-                                          " fewer bytes are free than before they were taken");
+  expect(lost < kPieces / 2 * kPiece, "after 64 MiB were freed and trimmed, " + std::to_string(lost) +
+                                          " fewer bytes are free than before they were allocated");
 }
 
 }  // namespace
@@ -182,9 +182,10 @@ std::vector<Check> stream_memory_checks() {
   return {
       {"stream_memory.usable",
        "memory allocated for a stream overlaps no other, and the stream's work can use it at once", usable},
-      {"stream_memory.at_once", "alloc_async and free_async return while a host function holds the stream", at_once},
+      {"stream_memory.at_once", "alloc_async and free_async return while a host function blocks the stream", at_once},
       {"stream_memory.order", "freed memory is not reused before the work in front of the free has run", in_order},
-      {"stream_memory.exhausted", "more memory than there is is refused as PLIANT_RESOURCE_EXHAUSTED", exhausted},
+      {"stream_memory.exhausted", "an allocation beyond the device's memory is refused as PLIANT_RESOURCE_EXHAUSTED",
+       exhausted},
       {"stream_memory.trimmed", "trim to 0 returns kept memory to the device", trimmed},
   };
 }

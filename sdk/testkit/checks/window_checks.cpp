@@ -39,7 +39,7 @@ void memory(const Subject& subject) {
     void* pointer = nullptr;
     const Outcome refused = accelerator.call(&Slots::alloc, 0, PLIANT_MEMORY_WINDOW, kPage, &pointer);
     expect(refused.status == PLIANT_UNIMPLEMENTED,
-           "alloc of PLIANT_MEMORY_WINDOW, which the device has not, answered " + refused.text());
+           "alloc of PLIANT_MEMORY_WINDOW, which the device does not have, returned " + refused.text());
     return;
   }
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{100}, kPage, 3 * kPage + 1}) {
@@ -60,7 +60,7 @@ void memory(const Subject& subject) {
   void* pointer = nullptr;
   const Outcome refused = accelerator.call(&Slots::alloc, 0, PLIANT_MEMORY_WINDOW, ~uint64_t{0} / 2, &pointer);
   expect(refused.status == PLIANT_RESOURCE_EXHAUSTED,
-         "alloc of 2^63 bytes of PLIANT_MEMORY_WINDOW answered " + refused.text());
+         "alloc of 2^63 bytes of PLIANT_MEMORY_WINDOW returned " + refused.text());
 }
 
 /// What page `page` of a rank's window holds before anything is exchanged.
@@ -208,9 +208,9 @@ std::vector<Check> window_checks() {
   return {
       {"windows.memory", "memory for windows begins at a multiple of 4096 bytes, or is refused by a device without it",
        memory},
-      {"windows.collectives", "collectives to and from a window are right, and leave the rest of it as it was",
-       collectives, 60},
-      {"windows.several", "memory may be a window of several communicators, and of later ones", several, 60},
+      {"windows.collectives", "collectives to and from a window are right and change nothing else in it", collectives,
+       60},
+      {"windows.several", "memory may be a window of several communicators, also of later ones", several, 60},
   };
 }
 

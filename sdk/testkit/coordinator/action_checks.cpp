@@ -73,11 +73,11 @@ void room(const Subject& subject) {
       if (cut.stop->kind == Stop::Kind::kRoom) fail(cut.stop->text);
       if (whole.stop && whole.stop->kind == Stop::Kind::kRefusal) continue;
       expect(cut.stop->status == PLIANT_RESOURCE_EXHAUSTED,
-             "with room for " + std::to_string(capacity) + " actions: " + cut.stop->text +
-                 "; a list that has no room is PLIANT_RESOURCE_EXHAUSTED (5)");
+             "with a list for " + std::to_string(capacity) + " actions: " + cut.stop->text +
+                 "; a list that is too short is PLIANT_RESOURCE_EXHAUSTED (5)");
       coordinator.give_full_room();
       const Performance after = performed(coordinator, training);
-      if (after.stop && !whole.stop) fail("after a list that had no room and set_model: " + after.stop->text);
+      if (after.stop && !whole.stop) fail("after a list that was too short and set_model: " + after.stop->text);
     }
   }
 }
@@ -86,7 +86,7 @@ void room(const Subject& subject) {
 
 std::vector<Check> action_checks() {
   return {
-      {"actions.answered", "valid models and visits get an answer", answered},
+      {"actions.answered", "valid models and visits are accepted", answered},
       {"actions.form", "every action is known to hosts and concerns an existing parameter", form},
       {"actions.gathered", "gathered parameters are not gathered again", gathered},
       {"actions.waited", "only gathered parameters are waited for", waited},
@@ -99,7 +99,7 @@ std::vector<Check> action_checks() {
       {"actions.groups", "the actions of one collective are adjacent", groups},
       {"actions.places", "places in the arena are multiples of 256 and do not overlap", places},
       {"actions.step_end", "nothing stays gathered after the end of a step", step_end},
-      {"actions.room", "a list without room is refused, and nothing is written past its end", room, 60},
+      {"actions.room", "a list that is too short is refused, and nothing is written past its end", room, 60},
   };
 }
 

@@ -74,7 +74,7 @@ class Tables {
 
 Coordinator::Coordinator(const Subject& subject)
     : plugin_(subject.file), options_(plugin_, subject.settings), instance_(plugin_, options_) {
-  expect(instance_.status() == PLIANT_OK, "create answered " + instance_.text());
+  expect(instance_.status() == PLIANT_OK, "create returned " + instance_.text());
   table_ = sdk::widened<pliant_coordinator>(plugin_.record().vtable);
 }
 
@@ -85,7 +85,7 @@ ListAnswer Coordinator::asked(const Call& call) const {
   made.status = call(&error);
   made.message = error.message;
   if (!made.ok() && made.message.empty()) {
-    fail("a call answered status " + std::to_string(made.status) + " without a message");
+    fail("a call returned status " + std::to_string(made.status) + " without a message");
   }
   return made;
 }
@@ -99,10 +99,9 @@ ListAnswer Coordinator::listed(const Call& call) const {
   if (list.capacity != capacity || list.actions != room.data() || list.struct_size != sizeof(list)) {
     made.spilled = "it changed struct_size, capacity or actions of the list, which are the host's";
   } else if (list.count > capacity) {
-    made.spilled = "it says that it wrote " + std::to_string(list.count) + " actions where " +
-                   std::to_string(capacity) + " have room";
+    made.spilled = "it reports " + std::to_string(list.count) + " actions in a list for " + std::to_string(capacity);
   } else if (!std::all_of(room.begin() + static_cast<std::ptrdiff_t>(capacity), room.end(), is_untouched)) {
-    made.spilled = "it wrote past the " + std::to_string(capacity) + " actions that have room";
+    made.spilled = "it wrote past the " + std::to_string(capacity) + " actions of the list";
   } else {
     made.actions.assign(room.begin(), room.begin() + static_cast<std::ptrdiff_t>(list.count));
   }

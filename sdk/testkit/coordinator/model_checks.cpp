@@ -43,7 +43,7 @@ void again(const Subject& subject) {
 void given_up_passes(const Subject& subject) {
   for_each_sound(subject, [&](const Training& training, const Performance&) {
     const Performance cut = performed_alone(subject, given_up(training, subject.seed));
-    if (cut.stop) fail("with passes that are given up, " + cut.stop->text);
+    if (cut.stop) fail("with abandoned passes, " + cut.stop->text);
   });
 }
 
@@ -57,7 +57,7 @@ void module_parameters(const Subject& subject) {
     const sdk::Module& one = changed.model.modules[module];
     const ListAnswer answer = coordinator.set_module_parameters(module, one.own, one.external);
     if (answer.status == PLIANT_UNIMPLEMENTED) skip("it cannot change the parameters of a module");
-    expect(answer.ok(), "set_module_parameters answered " + answer.text());
+    expect(answer.ok(), "set_module_parameters returned " + answer.text());
     sdk::CoordinatorRules rules(changed.model);
     const Performance after = performed_steps(coordinator, rules, changed.steps);
     if (after.stop) fail("after module " + std::to_string(module) + " got other parameters, " + after.stop->text);
@@ -74,7 +74,7 @@ void dropped_trace(const Subject& subject) {
     const Performance before = performed_steps(coordinator, rules, training.steps);
     if (before.stop) return;
     const ListAnswer answer = coordinator.drop_trace();
-    expect(answer.ok() && answer.spilled.empty(), "drop_trace answered " + answer.text() + answer.spilled);
+    expect(answer.ok() && answer.spilled.empty(), "drop_trace returned " + answer.text() + answer.spilled);
     if (const auto wrong = rules.drop_trace(answer.actions)) fail(*wrong);
     const Performance after = performed_steps(coordinator, rules, training.steps);
     if (after.stop) fail("after drop_trace, " + after.stop->text);
@@ -88,17 +88,17 @@ void dropped_trace(const Subject& subject) {
 void kept_state(const Subject& subject) {
   for_each_sound(subject, [&](const Training& training, const Performance&) {
     Coordinator first(subject);
-    if (!first.has_state()) skip("it keeps nothing: save and load are NULL");
+    if (!first.has_state()) skip("it has no state: save and load are NULL");
     expect(first.set_model(training.model).ok(), "set_model failed");
     sdk::CoordinatorRules rules(training.model);
     if (performed_steps(first, rules, training.steps).stop) return;
     std::string state;
     const ListAnswer saved = first.save(state);
-    expect(saved.ok(), "save answered " + saved.text());
+    expect(saved.ok(), "save returned " + saved.text());
     Coordinator second(subject);
     expect(second.set_model(training.model).ok(), "set_model failed in a second instance");
     const ListAnswer loaded = second.load(state);
-    expect(loaded.ok(), "load answered " + loaded.text());
+    expect(loaded.ok(), "load returned " + loaded.text());
     const Performance goes_on = performed_steps(first, rules, training.steps);
     if (goes_on.stop) return;
     sdk::CoordinatorRules fresh(training.model);  // nothing is whole
@@ -106,7 +106,7 @@ void kept_state(const Subject& subject) {
     if (after.stop) fail("after load, " + after.stop->text);
     expect(after.same_as(goes_on), "after load the visits of a model of " +
                                        std::to_string(training.model.parameters.size()) +
-                                       " parameters got other actions than where it was saved");
+                                       " parameters got other actions than in the instance that saved it");
   });
 }
 
@@ -168,7 +168,7 @@ void counters(const Subject& subject) {
   } room{{sizeof(pliant_coordinator_counts), -1, kUnwritten, 0, 0, 0}, kUnwritten};
   pliant_error error = blank_error();
   const int32_t status = table->read(coordinator.self(), &room.counts, &error);
-  expect(status == PLIANT_OK, "read answered status " + std::to_string(status) + ": " + error.message);
+  expect(status == PLIANT_OK, "read returned status " + std::to_string(status) + ": " + error.message);
   expect(room.counts.trace >= PLIANT_TRACE_NONE && room.counts.trace <= PLIANT_TRACE_INVALID,
          "its trace is " + std::to_string(room.counts.trace) + ", which is not a PLIANT_TRACE_...");
   expect(room.counts.struct_size == sizeof(pliant_coordinator_counts) && room.behind == kUnwritten,
@@ -183,10 +183,11 @@ void counters(const Subject& subject) {
 std::vector<Check> model_checks() {
   return {
       {"models.same", "the same visits get the same actions in another instance", same},
-      {"models.again", "a model gets the same actions after another one: nothing learnt is kept", again},
+      {"models.again", "a model gets the same actions after another one: set_model forgets what was learnt", again},
       {"models.given_up", "leftovers of an abandoned pass are released at the end of the step", given_up_passes},
-      {"models.module_parameters", "after a module got other parameters the rules hold for them", module_parameters},
-      {"models.trace_dropped", "after drop_trace it starts as it did at first", dropped_trace},
+      {"models.module_parameters", "after a module's parameters change, the rules hold for the new ones",
+       module_parameters},
+      {"models.trace_dropped", "after drop_trace it starts as after set_model", dropped_trace},
       {"models.state_kept", "with saved state another instance continues like the one that saved it", kept_state},
       {"models.counters", "its counters can be read, also by older hosts", counters},
       {"budget.kept", "gathered parameters fit the budget if it is enough for those in use", budget},

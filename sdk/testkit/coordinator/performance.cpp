@@ -108,7 +108,7 @@ std::optional<Stop> moved(Coordinator& coordinator, sdk::CoordinatorRules& rules
     return Stop{Stop::Kind::kRefusal,
                 {},
                 asked.answer.status,
-                std::string(name_of(move.kind)) + " answered " + asked.answer.text()};
+                std::string(name_of(move.kind)) + " returned " + asked.answer.text()};
   }
   const Wrong wrong = judge(rules, move, asked);
   made.lists.push_back(std::move(asked.answer.actions));
@@ -154,7 +154,7 @@ Performance performed_steps(Coordinator& coordinator, sdk::CoordinatorRules& rul
     for (uint64_t i = 0; i < count; ++i) costs.push_back(1000 + rules.model().parameters[i].bytes);
     const ListAnswer answer = coordinator.set_costs(costs);
     if (answer.ok()) continue;
-    made.stop = Stop{Stop::Kind::kRefusal, {}, answer.status, "set_costs answered " + answer.text()};
+    made.stop = Stop{Stop::Kind::kRefusal, {}, answer.status, "set_costs returned " + answer.text()};
     return made;
   }
   return made;
@@ -163,7 +163,7 @@ Performance performed_steps(Coordinator& coordinator, sdk::CoordinatorRules& rul
 Performance performed(Coordinator& coordinator, const Training& training) {
   Performance made;
   if (const ListAnswer answer = coordinator.set_model(training.model); !answer.ok()) {
-    made.stop = Stop{Stop::Kind::kRefusal, {}, answer.status, "set_model answered " + answer.text()};
+    made.stop = Stop{Stop::Kind::kRefusal, {}, answer.status, "set_model returned " + answer.text()};
   } else {
     sdk::CoordinatorRules rules(training.model);
     made = performed_steps(coordinator, rules, training.steps);

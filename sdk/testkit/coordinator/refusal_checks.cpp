@@ -19,7 +19,7 @@ void unharmed_by(const Subject& subject, const WrongCalls& wrong) {
     if (performed_alone(subject, training).stop) continue;  // another check's
     Coordinator coordinator(subject);
     const ListAnswer answer = coordinator.set_model(training.model);
-    expect(answer.ok(), "set_model answered " + answer.text());
+    expect(answer.ok(), "set_model returned " + answer.text());
     wrong(coordinator, training.model);
     const Performance after = performed(coordinator, training);
     if (after.stop) fail("after the wrong calls, " + after.stop->text);
@@ -50,41 +50,41 @@ void unknown_module(const Subject& subject) {
 void unknown_numbers(const Subject& subject) {
   unharmed_by(subject, [](Coordinator& coordinator, const sdk::Model& model) {
     const std::vector<uint32_t> none{static_cast<uint32_t>(model.parameters.size())};
-    refused(coordinator.set_module_parameters(0, none, {}), "a parameter that there is not, as a module's own,");
-    refused(coordinator.set_module_parameters(0, {}, none), "a parameter that there is not, as an external one,");
+    refused(coordinator.set_module_parameters(0, none, {}), "a missing parameter as a module's own");
+    refused(coordinator.set_module_parameters(0, {}, none), "a missing parameter as an external one");
     sdk::Model wrong = model;
     wrong.modules[0].own.push_back(none[0]);
-    refused(coordinator.set_model(wrong), "a model with a module's own parameter that there is not");
+    refused(coordinator.set_model(wrong), "a model whose module owns a missing parameter");
     wrong = model;
     wrong.modules.back().external.push_back(UINT32_MAX);
-    refused(coordinator.set_model(wrong), "a model with an external parameter that there is not");
+    refused(coordinator.set_model(wrong), "a model with a missing external parameter");
     wrong = model;
     wrong.modules[0].children.push_back(static_cast<uint32_t>(model.modules.size()));
-    refused(coordinator.set_model(wrong), "a model with a child that there is not");
+    refused(coordinator.set_model(wrong), "a model with a missing child module");
   });
 }
 
 /// Either an error or actions that keep the rules.
 void out_of_order(const Subject& subject) {
   Coordinator fresh(subject);
-  refused(fresh.enter({}), "entering a module before there is a model");
-  refused(fresh.leave({}), "leaving a module before there is a model");
+  refused(fresh.enter({}), "entering a module before set_model");
+  refused(fresh.leave({}), "leaving a module before set_model");
   for (const ListAnswer& answer : {fresh.begin_pass(true), fresh.end_pass(), fresh.end_step()}) {
-    expect(answer.actions.empty() && answer.spilled.empty(), "it answers actions before there is a model");
+    expect(answer.actions.empty() && answer.spilled.empty(), "it returns actions before set_model");
   }
   unharmed_by(subject, [](Coordinator& coordinator, const sdk::Model& model) {
     sdk::CoordinatorRules rules(model);
     const auto lawful = [&](const char* what, const ListAnswer& answer, const auto& judge) {
       expect(answer.spilled.empty(), std::string(what) + ": " + answer.spilled);
       if (!answer.ok()) return;
-      if (const auto wrong = judge(answer.actions)) fail(std::string(what) + " gave actions that are wrong: " + *wrong);
+      if (const auto wrong = judge(answer.actions)) fail(std::string(what) + " returned wrong actions: " + *wrong);
     };
     const sdk::Visit root;
     lawful("leaving a module that was not entered", coordinator.leave(root),
            [&](const Actions& actions) { return rules.leave(root, actions); });
-    lawful("ending a pass that did not begin", coordinator.end_pass(),
+    lawful("ending a pass that was not begun", coordinator.end_pass(),
            [&](const Actions& actions) { return rules.end_pass(actions); });
-    lawful("ending a step in which nothing was", coordinator.end_step(),
+    lawful("ending an empty step", coordinator.end_step(),
            [&](const Actions& actions) { return rules.end_step(actions); });
     lawful("entering a module outside of a pass", coordinator.enter(root),
            [&](const Actions& actions) { return rules.enter(root, actions); });
@@ -92,10 +92,10 @@ void out_of_order(const Subject& subject) {
 }
 
 void costs(const Subject& subject) {
-  if (!Coordinator(subject).has_costs()) skip("it takes no costs: set_costs is NULL");
+  if (!Coordinator(subject).has_costs()) skip("it has no set_costs");
   unharmed_by(subject, [](Coordinator& coordinator, const sdk::Model& model) {
     const std::vector<uint64_t> wrong(model.parameters.size() + 1, 5);
-    refused(coordinator.set_costs(wrong), "one cost more than there are parameters");
+    refused(coordinator.set_costs(wrong), "set_costs with one cost more than the model has parameters");
   });
 }
 

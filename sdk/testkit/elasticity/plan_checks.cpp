@@ -10,7 +10,8 @@ constexpr int32_t kPlansLimitS = 60;
 
 /// "at world size 7, under the options drawn as number 3, it "
 std::string of_plan(const Planned& answer, uint64_t index) {
-  return (answer.world_size > 0 ? "at world size " + std::to_string(answer.world_size) : std::string("at no size")) +
+  return (answer.world_size > 0 ? "at world size " + std::to_string(answer.world_size)
+                                : std::string("without a world size")) +
          (index == 0 ? ", " : ", under the options drawn as number " + std::to_string(index) + ", ") + "it ";
 }
 
@@ -55,7 +56,7 @@ void plan_fields(const Subject& subject) {
       if (!answer.difference(policy.plan(size)).empty()) continue;  // another check's
       const std::string differs = answer.difference(policy.plan(PlanAsked{size, false, {}}, kGuard));
       expect(differs.empty(), of_plan(answer, index) + "does not write every field: " + differs +
-                                  " where there was something in it before");
+                                  " where the memory was not zero before");
     }
   });
 }
@@ -66,11 +67,10 @@ std::vector<Check> plan_checks() {
   return {
       {"plan.numbers", "batch, micro-batch and devices are in their ranges", plan_numbers, kPlansLimitS},
       {"plan.granule", "the granule divides batch and micro-batch", plan_granules, kPlansLimitS},
-      {"plan.world_sizes", "world sizes ascend, do not overlap, and leave every rank a granule", plan_world_sizes,
-       kPlansLimitS},
-      {"plan.micro_batch", "there is a micro-batch at every world size that a plan lists", plan_micro_batches,
-       kPlansLimitS},
-      {"plan.fields", "every field of a plan is written, and nothing else", plan_fields, kPlansLimitS},
+      {"plan.world_sizes", "world sizes ascend, do not overlap, and give every rank at least one granule",
+       plan_world_sizes, kPlansLimitS},
+      {"plan.micro_batch", "every world size that a plan lists has a micro-batch", plan_micro_batches, kPlansLimitS},
+      {"plan.fields", "plan writes every field of a plan, and nothing else", plan_fields, kPlansLimitS},
   };
 }
 

@@ -59,7 +59,7 @@ void for_each_policy(const Subject& subject, const Look& look) {
     look(policy, draws, index);
     has_planned = has_planned || policy.plan(0).ok() || policy.plan(1).ok();
   }
-  if (!has_planned) warn("it refused to plan under all options that were drawn; --set gives it some");
+  if (!has_planned) warn("it refuses to plan under every drawn set of options; set valid ones with --set");
 }
 
 /// The same for each of sizes_to_ask and its answer: `look(policy, answer, index)`.

@@ -42,15 +42,15 @@ void refused_sizes(const Subject& subject) {
       const Planned answer = policy.plan(size);
       const std::string at = "world size " + std::to_string(size) + under_options(index);
       if (answer.has_sizes()) {
-        expect(answer.has(size), at + " is planned for, and the plan does not list it");
+        expect(answer.has(size), at + " gets a plan that does not list it");
       }
       if (!all.has_sizes()) continue;
       if (all.has(size)) {
-        expect(answer.ok(), at + " is listed, and asked for it is refused: " + answer.told.text());
+        expect(answer.ok(), at + " is listed, but a request for it is refused: " + answer.told.text());
       } else if (!answer.ok()) {
-        expect(
-            answer.told.status == PLIANT_INCOMPATIBLE_WORLD_SIZE,
-            at + " is not listed, and refused with " + answer.told.text() + ", not as PLIANT_INCOMPATIBLE_WORLD_SIZE");
+        expect(answer.told.status == PLIANT_INCOMPATIBLE_WORLD_SIZE,
+               at + " is not listed, but the request is refused with " + answer.told.text() +
+                   ", not as PLIANT_INCOMPATIBLE_WORLD_SIZE");
       }
     }
   });
@@ -61,7 +61,7 @@ void wanted_micro_batch(const Subject& subject) {
     const Planned answer = policy.plan(PlanAsked{0, true, {}});
     if (!answer.ok() || answer.plan.micro_batch != 0) return;
     const std::string fault =
-        "a micro-batch is wanted without a world size" + under_options(index) + " and the plan has none";
+        "a request without a world size asks for a micro-batch" + under_options(index) + ", and the plan has none";
     // The SDK of ABI minor 0 left it to the author.
     if (policy.plugin().record().abi_minor > 0) fail(fault);
     if (index == 0) warn(fault);
@@ -88,7 +88,7 @@ void world_size_text(const Subject& subject) {
     again.sizes = sizes.ranges();
     const std::string differs = answer.difference(again);
     expect(differs.empty(), "WORLD_SIZE is '" + digits + "'" + under_options(index) +
-                                " and it depends on what stands behind it: " + differs);
+                                " and the plan depends on the bytes after it: " + differs);
   });
 }
 
@@ -103,15 +103,14 @@ void policy_refusals(const Subject& subject) {
 
 std::vector<Check> request_checks() {
   return {
-      {"requests.same", "the same request gets the same plan: in any instance, from any thread, after any other",
-       same_plans, kRequestsLimitS},
-      {"requests.refused", "a world size is planned for where it is listed, and refused as incompatible where not",
+      {"requests.same",
+       "the same request gets the same plan: in any instance, from any thread, after any other request", same_plans,
+       kRequestsLimitS},
+      {"requests.refused", "listed world sizes get a plan, others are refused as PLIANT_INCOMPATIBLE_WORLD_SIZE",
        refused_sizes, kRequestsLimitS},
-      {"requests.wanted", "a micro-batch that is wanted is there, or the request is refused", wanted_micro_batch,
-       kRequestsLimitS},
-      {"requests.text", "WORLD_SIZE is read no further than its size", world_size_text, kRequestsLimitS},
-      {"requests.refusals", "a refusal has a message, and names no option that there is not", policy_refusals,
-       kRequestsLimitS},
+      {"requests.wanted", "a request for a micro-batch gets one, or is refused", wanted_micro_batch, kRequestsLimitS},
+      {"requests.text", "WORLD_SIZE is not read beyond its size", world_size_text, kRequestsLimitS},
+      {"requests.refusals", "a refusal has a message and names no unknown option", policy_refusals, kRequestsLimitS},
   };
 }
 

@@ -15,13 +15,13 @@ void sound_facts(const Subject& subject) {
     Room<pliant_lr_facts> room;
     const Reply told =
         rule.ask([&](pliant_error* error) { return rule.table().describe(rule.self(), &room.given, error); });
-    expect(told.ok(), "describe answered " + told.text());
+    expect(told.ok(), "describe returned " + told.text());
     expect(room.spilled("describe").empty(), room.spilled("describe"));
     const std::string fault = sdk::facts_fault(room.given);
     expect(fault.empty(), fault);
     const pliant_lr_facts again = rule.facts();
     expect(again.flags == room.given.flags && again.optimizers == room.given.optimizers,
-           "describe answers otherwise the second time");
+           "describe gives other facts at the second call");
   });
 }
 
@@ -48,7 +48,7 @@ void base_batch(const Subject& subject) {
       if (field.value == &pliant_lr_output::progress) continue;
       const double factor = answer.answer.*field.value;
       expect(std::abs(factor - 1) <= kRateRounding,
-             "the base batch makes " + std::string(field.name) + " " + sdk::detail::number_text(factor) + ", not 1");
+             "at the base batch " + std::string(field.name) + " " + sdk::detail::number_text(factor) + ", not 1");
     }
   }
 }
@@ -62,8 +62,8 @@ void every_optimizer(const Subject& subject) {
     if ((facts.optimizers >> static_cast<uint32_t>(one) & 1U) == 0) continue;
     step.input.optimizer = one;
     const Scaled answer = rule.scale(step);
-    expect(answer.ok(), "it says that it is valid for optimizer number " + std::to_string(one) +
-                            ", and refuses the base batch with it: " + answer.told.text());
+    expect(answer.ok(), "it reports that it is valid for optimizer number " + std::to_string(one) +
+                            " but refuses the base batch with it: " + answer.told.text());
   }
 }
 
@@ -87,12 +87,12 @@ void rule_refusals(const Subject& subject) {
 
 std::vector<Check> rate_checks() {
   return {
-      {"rate.facts", "it is valid for some optimizers, and says why not for others", sound_facts},
-      {"rate.numbers", "rates and factors are finite and not below 0, betas stay betas", sound_rates},
-      {"rate.base", "the base batch changes nothing: every factor is 1", base_batch},
-      {"rate.optimizers", "the base batch is taken with every optimizer that it is valid for", every_optimizer},
-      {"rate.room", "nothing is written past the answer", room_for_rates},
-      {"rate.refusals", "a refusal has a message, and names no option that there is not", rule_refusals},
+      {"rate.facts", "it is valid for at least one optimizer, and gives a reason where it is not", sound_facts},
+      {"rate.numbers", "rates and factors are finite and not negative, betas stay from 0 to 1", sound_rates},
+      {"rate.base", "at the base batch every factor is 1", base_batch},
+      {"rate.optimizers", "it accepts the base batch with every optimizer that it is valid for", every_optimizer},
+      {"rate.room", "scale writes nothing past its struct", room_for_rates},
+      {"rate.refusals", "a refusal has a message and names no unknown option", rule_refusals},
   };
 }
 

@@ -20,7 +20,7 @@ bool Scaled::same_as(const Scaled& other) const {
 pliant_lr_facts LrRule::facts() {
   Room<pliant_lr_facts> facts;
   const Reply told = ask([&](pliant_error* error) { return table().describe(self(), &facts.given, error); });
-  expect(told.ok(), "describe answered " + told.text());
+  expect(told.ok(), "describe returned " + told.text());
   return facts.given;
 }
 

@@ -35,10 +35,10 @@ void same_commits(const Subject& subject) {
   for_each_two(subject, [](LrRule& rule, LrRule& other, const std::vector<LrStep>& steps) {
     played(rule, steps, [&](const LrStep& step, const Scaled& answer) {
       on_another_thread([&] {
-        expect(answer.same_as(rule.scale(step)), at_step(step) + "it answers otherwise from another thread");
+        expect(answer.same_as(rule.scale(step)), at_step(step) + "it gives another rate from another thread");
       });
       const Scaled of_other = other.scale(step);
-      expect(answer.same_as(of_other), at_step(step) + "another instance that committed the same answers otherwise");
+      expect(answer.same_as(of_other), at_step(step) + "another instance with the same commits gives another rate");
       if (of_other.ok()) static_cast<void>(other.commit(step, of_other.answer));
     });
   });
@@ -49,9 +49,8 @@ void asked_only(const Subject& subject) {
     played(rule, steps, [&](const LrStep& step, const Scaled& answer) {
       const std::string before = rule.has_state() ? rule.saved() : "";
       for (const LrStep& dropped : steps) static_cast<void>(rule.scale(dropped));
-      expect(answer.same_as(rule.scale(step)),
-             at_step(step) + "it answers otherwise after it was asked about other steps");
-      if (rule.has_state()) expect(rule.saved() == before, at_step(step) + "scale changed the state that is saved");
+      expect(answer.same_as(rule.scale(step)), at_step(step) + "it gives another rate after scale for other steps");
+      if (rule.has_state()) expect(rule.saved() == before, at_step(step) + "scale changed the saved state");
     });
   });
 }
@@ -65,8 +64,8 @@ void resumed_rule(const Subject& subject) {
     const std::string what = rule.has_state() ? "an instance that loaded the state" : "a new instance";
     played(rule, {half, steps.end()}, [&](const LrStep& step, const Scaled& answer) {
       const Scaled of_joined = joined.scale(step);
-      expect(answer.same_as(of_joined), at_step(step) + what + " answers otherwise than the one that committed" +
-                                            (rule.has_state() ? "" : "; what it remembers is to be saved"));
+      expect(answer.same_as(of_joined), at_step(step) + what + " gives another rate than the one that committed" +
+                                            (rule.has_state() ? "" : "; a rule with memory needs save and load"));
       if (of_joined.ok()) static_cast<void>(joined.commit(step, of_joined.answer));
     });
   });
@@ -85,9 +84,9 @@ void failed_commits(const Subject& subject) {
       if (rule.commit(wrong, answer.answer).ok()) return;
       has_refused = true;
       if (rule.has_state()) {
-        expect(rule.saved() == before, at_step(step) + "a commit that failed changed the state");
+        expect(rule.saved() == before, at_step(step) + "a failed commit changed the state");
       }
-      expect(answer.same_as(rule.scale(step)), at_step(step) + "it answers otherwise after a commit that failed");
+      expect(answer.same_as(rule.scale(step)), at_step(step) + "it gives another rate after a failed commit");
     });
   });
   if (!has_refused) skip("it refused no commit");
@@ -97,10 +96,11 @@ void failed_commits(const Subject& subject) {
 
 std::vector<Check> state_checks() {
   return {
-      {"commits.same", "the same commits make the same answers: in any instance, from any thread", same_commits, 60},
-      {"commits.asked", "being asked about steps that are not committed changes nothing", asked_only, 60},
-      {"commits.resumed", "an instance with the saved state answers as the one that was saved", resumed_rule, 60},
-      {"commits.failed", "a commit that fails changes nothing", failed_commits, 60},
+      {"commits.same", "the same commits give the same rates, in any instance and from any thread", same_commits, 60},
+      {"commits.asked", "scale for steps that are not committed changes nothing", asked_only, 60},
+      {"commits.resumed", "an instance that loads saved state gives the same rates as the one that saved it",
+       resumed_rule, 60},
+      {"commits.failed", "a failed commit changes nothing", failed_commits, 60},
   };
 }
 

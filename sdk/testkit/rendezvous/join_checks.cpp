@@ -28,7 +28,7 @@ void rising_generations(const Subject& subject) {
   for (int i = 0; i < 8; ++i) {
     const auto workers = static_cast<int32_t>(i == 1 ? 0 : i == 2 ? 9 : draws.between(1, 9));
     const Joined made = node.join(run, workers);
-    expect(made.ok(), "a join of " + std::to_string(workers) + " workers answered " + made.told.text());
+    expect(made.ok(), "a join of " + std::to_string(workers) + " workers returned " + made.told.text());
     const std::string fault = sdk::generation_fault(made.generation, last, workers);
     expect(fault.empty(),
            "at join number " + std::to_string(i + 1) + " of " + std::to_string(workers) + " workers, " + fault);
@@ -40,7 +40,7 @@ void generation_fields(const Subject& subject) {
   const OpenedPlugin plugin(subject.file);
   Node node(plugin, subject);
   const Joined made = node.join(drawn_run(subject, 1), 5, 0x7F);
-  expect(made.ok(), "join answered " + made.told.text());
+  expect(made.ok(), "join returned " + made.told.text());
   expect(made.spilled.empty(), made.spilled);
   constexpr int32_t kGarbage = 0x7F7F7F7F;
   const pliant_generation& one = made.generation;
@@ -77,8 +77,8 @@ void free_port(const Subject& subject) {
   std::string taken;
   for (int i = 0; i < 5; ++i) {
     const Joined made = node.join(run, 2);
-    expect(made.ok(), "join answered " + made.told.text());
-    if (!made.is_alone()) skip("the port is another node's");
+    expect(made.ok(), "join returned " + made.told.text());
+    if (!made.is_alone()) skip("another node has the port");
     std::string why;
     if (can_bind(made.generation, why)) return;
     taken = "port " + std::to_string(made.generation.master_port) + " of '" + made.generation.master_addr +
@@ -93,7 +93,7 @@ class TwoNodes {
   TwoNodes(const Subject& subject, uint64_t where)
       : plugin_(subject.file), run_(drawn_run(subject, where)), first_(plugin_, subject), second_(plugin_, subject) {
     one_ = first_.join(run_, 2);
-    expect(one_.ok(), "join answered " + one_.told.text());
+    expect(one_.ok(), "join returned " + one_.told.text());
     coming_ = std::async(std::launch::async, [this] { return second_.join(run_, 3); });
   }
   Node& first() { return first_; }
@@ -106,8 +106,8 @@ class TwoNodes {
       if (first_.watch(20).changed == 1) return;
       if (coming_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) continue;
       two_ = coming_.get();
-      if (two_.is_alone()) skip("it meets no other node: two nodes of a run have generations of their own");
-      fail("a node that came was answered before the other one joined again: " +
+      if (two_.is_alone()) skip("it joins no nodes: two nodes of a run get a generation each");
+      fail("join of a new node returned before the other node joined again: " +
            (two_.ok() ? std::to_string(two_.generation.node_count) + " nodes" : two_.told.text()));
     }
     if (is_judged) fail("watch reports no change after another node joins");
@@ -117,7 +117,7 @@ class TwoNodes {
   void join() {
     one_ = first_.join(run_, 2);
     two_ = in_time(coming_, "the join of the second of two nodes");
-    expect(one_.ok() && two_.ok(), "join answered " + (one_.ok() ? two_ : one_).told.text());
+    expect(one_.ok() && two_.ok(), "join returned " + (one_.ok() ? two_ : one_).told.text());
   }
   /// The second is still in its join.
   Joined leave_second() {
@@ -147,7 +147,7 @@ void agreed_nodes(const Subject& subject) {
   const pliant_generation& two = pair.two().generation;
   for (const Joined* joined : {&pair.one(), &pair.two()}) {
     const std::string fault = sdk::generation_fault(joined->generation, before, joined->workers);
-    expect(fault.empty(), "of two nodes one got an answer that is wrong: " + fault);
+    expect(fault.empty(), "one of two nodes got a wrong generation: " + fault);
   }
   const auto alike = [](int64_t a, int64_t b, const char* what) {
     expect(a == b, std::string("two nodes do not agree on the ") + what + ": " + std::to_string(a) + " and " +
@@ -161,11 +161,11 @@ void agreed_nodes(const Subject& subject) {
   expect(one.node_count == 2 && one.world_size == 5, "2 nodes with 2 and 3 workers are " +
                                                          std::to_string(one.node_count) + " nodes with " +
                                                          std::to_string(one.world_size));
-  expect(one.group_rank != two.group_rank, "two nodes have one group rank");
+  expect(one.group_rank != two.group_rank, "two nodes have the same group rank");
   const bool ordered = one.group_rank < two.group_rank;
   expect(ordered ? one.first_rank == 0 && two.first_rank == 2 : two.first_rank == 0 && one.first_rank == 3,
          "the ranks of two nodes begin at " + std::to_string(one.first_rank) + " and " +
-             std::to_string(two.first_rank) + ", which is not in the order of their group ranks, one behind the other");
+             std::to_string(two.first_rank) + "; they must be consecutive, in the order of the group ranks");
 }
 
 void node_comes(const Subject& subject) {
@@ -182,7 +182,7 @@ void node_gone(const Subject& subject) {
   pair.second().leave();
   expect_changed(pair.first(), "the other node left");
   pair.rejoin_first();
-  expect(pair.one().ok(), "join answered " + pair.one().told.text());
+  expect(pair.one().ok(), "join returned " + pair.one().told.text());
   const std::string fault = sdk::generation_fault(pair.one().generation, before, 2);
   expect(fault.empty(), "after the other node left, " + fault);
   expect(pair.one().is_alone(), "a node that left is still counted");
@@ -192,7 +192,7 @@ void left_in_join(const Subject& subject) {
   TwoNodes pair(subject, 5);
   pair.meet();
   const Joined joined = pair.leave_second();
-  expect(joined.told.status == PLIANT_ABORTED, "a join whose node leaves answered " +
+  expect(joined.told.status == PLIANT_ABORTED, "a join whose node leaves returned " +
                                                    (joined.ok() ? std::string("PLIANT_OK") : joined.told.text()) +
                                                    ", not PLIANT_ABORTED");
 }
@@ -212,15 +212,15 @@ void runs_apart(const Subject& subject) {
 
 std::vector<Check> join_checks() {
   return {
-      {"join.generation", "generations rise, and ranks, workers, address and port fit together", rising_generations,
-       60},
-      {"join.fields", "every field of a generation is written, and nothing else", generation_fields},
+      {"join.generation", "generation numbers rise; ranks, workers, address and port are consistent",
+       rising_generations, 60},
+      {"join.fields", "join writes every field of a generation, and nothing else", generation_fields},
       {"join.port", "the master port is free when join returns", free_port},
-      {"join.agreed", "two nodes of a run get one generation, and ranks one behind the other", agreed_nodes, 60},
+      {"join.agreed", "two nodes of a run get the same generation and consecutive ranks", agreed_nodes, 60},
       {"join.comes", "watch reports a node that joins", node_comes, 60},
-      {"join.gone", "watch reports a node that leaves, and the next generation goes without it", node_gone, 60},
-      {"join.left", "leave ends a join that waits with PLIANT_ABORTED", left_in_join, 60},
-      {"join.runs", "nodes of another run are not met", runs_apart, 60},
+      {"join.gone", "watch reports a node that leaves, and the next generation does not count it", node_gone, 60},
+      {"join.left", "leave ends a waiting join with PLIANT_ABORTED", left_in_join, 60},
+      {"join.runs", "nodes of another run are not counted", runs_apart, 60},
   };
 }
 

@@ -16,7 +16,7 @@ void watch_times(const Subject& subject) {
     auto watching = std::async(std::launch::async, [&] { return node.watch(timeout_ms); });
     const std::string call = "watch for " + std::to_string(timeout_ms) + " ms";
     const Watched watched = in_time(watching, call);
-    expect(watched.told.ok(), call + " answered " + watched.told.text());
+    expect(watched.told.ok(), call + " returned " + watched.told.text());
     expect(watched.changed == 0 || watched.changed == 1,
            call + (watched.changed == Node::kUnwritten
                        ? " did not write *changed"
@@ -38,7 +38,7 @@ void left_in_watch(const Subject& subject) {
   }
   const Watched watched = watching.get();
   expect(watched.told.status == PLIANT_ABORTED,
-         "a watch whose node leaves answered " + (watched.told.ok() ? std::string("PLIANT_OK") : watched.told.text()) +
+         "a watch whose node leaves returned " + (watched.told.ok() ? std::string("PLIANT_OK") : watched.told.text()) +
              ", not PLIANT_ABORTED");
 }
 
@@ -64,9 +64,9 @@ void node_refusals(const Subject& subject) {
 
 std::vector<Check> leave_checks() {
   return {
-      {"watch.times", "a watch comes back after its time, and says whether something changed", watch_times},
-      {"watch.left", "leave ends a watch that waits with PLIANT_ABORTED", left_in_watch},
-      {"watch.refusals", "an error has a message, and names no option that there is not", node_refusals},
+      {"watch.times", "watch returns after its timeout and reports whether something changed", watch_times},
+      {"watch.left", "leave ends a waiting watch with PLIANT_ABORTED", left_in_watch},
+      {"watch.refusals", "an error has a message and names no unknown option", node_refusals},
   };
 }
 

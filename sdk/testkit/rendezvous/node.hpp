@@ -61,7 +61,7 @@ class Node : public Instance<pliant_rendezvous> {
 template <class Result>
 Result in_time(std::future<Result>& result, const std::string& what) {
   if (result.wait_for(kPatience) != std::future_status::ready) {
-    fail(what + " has not come back after " + std::to_string(kPatience.count()) + " seconds");
+    fail(what + " has not returned after " + std::to_string(kPatience.count()) + " seconds");
   }
   return result.get();
 }
@@ -71,7 +71,7 @@ inline void expect_changed(Node& node, const std::string& after) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (std::chrono::steady_clock::now() < end) {
     const Watched watched = node.watch(50);
-    expect(watched.told.ok(), "watch answered " + watched.told.text());
+    expect(watched.told.ok(), "watch returned " + watched.told.text());
     if (watched.changed == 1) return;
   }
   fail("watch reports no change after " + after);

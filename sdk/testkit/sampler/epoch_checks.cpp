@@ -34,7 +34,7 @@ void same_epochs(const Subject& subject) {
       const auto& [asked, epoch] = *at;
       const auto held = [&, &what = asked, &before = epoch](const Epoch& again, const char* when) {
         const std::string differs = epochs_differ(before, again);
-        expect(differs.empty(), what.text() + " are planned otherwise " + when + ": " + differs);
+        expect(differs.empty(), what.text() + " get another plan " + when + ": " + differs);
       };
       held(sampler.epoch(asked), "after other epochs");
       held(other.epoch(asked), "by another instance");
@@ -56,21 +56,21 @@ void row_portions(const Subject& subject) {
       const std::string where =
           std::to_string(count) + " rows from row " + std::to_string(first) + " on of " + asked.text() + ": ";
       const Reply alone = sampler.offsets(first, count, got);
-      expect(alone.ok() && got.offsets == wanted.offsets, where + "the offsets alone are other ones " + alone.message);
+      expect(alone.ok() && got.offsets == wanted.offsets, where + "the offsets alone differ " + alone.message);
       const Reply whole = sampler.rows(first, count, wanted.ids.size(), got, spilled);
       expect(whole.ok() && got.offsets == wanted.offsets && got.ids == wanted.ids,
-             where + "they are not those of the whole epoch " + whole.message);
+             where + "they differ from those of the whole epoch " + whole.message);
       if (!epoch.counts.in_pieces()) continue;
       const Reply pieces = sampler.pieces(first, count, wanted.ids.size(), got, spilled);
       expect(pieces.ok() && got.firsts == wanted.firsts && got.counts == wanted.counts,
-             where + "their pieces are not those of the whole epoch " + pieces.message);
+             where + "their pieces differ from those of the whole epoch " + pieces.message);
     }
   });
 }
 
 void expect_out_of_range(const Reply& answer, const std::string& what) {
   expect(answer.status == PLIANT_OUT_OF_RANGE,
-         what + " answered " + (answer.ok() ? std::string("PLIANT_OK") : answer.text()) + ", not PLIANT_OUT_OF_RANGE");
+         what + " returned " + (answer.ok() ? std::string("PLIANT_OK") : answer.text()) + ", not PLIANT_OUT_OF_RANGE");
 }
 
 void room_for_rows(const Subject& subject) {
@@ -88,17 +88,15 @@ void room_for_rows(const Subject& subject) {
       expect(spilled.empty(), spilled);
     }
     if (entries == 0) return;
-    expect_out_of_range(sampler.rows(0, all, entries - 1, got, spilled),
-                        "rows with room for one entry less than they have");
+    expect_out_of_range(sampler.rows(0, all, entries - 1, got, spilled), "rows with arrays one entry too short");
     expect(spilled.empty(), spilled);
     if (epoch.counts.in_pieces()) {
-      expect_out_of_range(sampler.pieces(0, all, entries - 1, got, spilled),
-                          "pieces with room for one entry less than there are");
+      expect_out_of_range(sampler.pieces(0, all, entries - 1, got, spilled), "pieces with arrays one entry too short");
     }
     expect(spilled.empty(), spilled);
     const Reply again = sampler.rows(0, all, entries, got, spilled);
     expect(again.ok() && got.ids == epoch.rows.ids,
-           "after such a refusal the rows of " + asked.text() + " are other ones " + again.message);
+           "after a refusal the rows of " + asked.text() + " differ " + again.message);
   });
 }
 
@@ -137,7 +135,7 @@ void epoch_fields(const Subject& subject) {
     };
     if (numbers(zeros.given) != numbers(again.given)) return;  // another check's
     expect(numbers(zeros.given) == numbers(garbage.given),
-           "begin_epoch does not write every field: they are others where there was something in them before");
+           "begin_epoch does not write every field: they differ where the memory was not zero before");
   });
 }
 
@@ -157,9 +155,9 @@ void failed_epoch(const Subject& subject) {
       if (sampler.begin(wrong, made).ok()) continue;
       has_refused = true;
       Rows got;
-      expect(!sampler.offsets(0, 1, got).ok(), "after a begin_epoch that failed there are rows");
+      expect(!sampler.offsets(0, 1, got).ok(), "there are rows after a failed begin_epoch");
       const std::string differs = epochs_differ(before, sampler.epoch(asked));
-      expect(differs.empty(), "after a begin_epoch that failed " + asked.text() + " are planned otherwise: " + differs);
+      expect(differs.empty(), "after a failed begin_epoch " + asked.text() + " get another plan: " + differs);
     }
   }
   if (!has_refused) skip("it refused no epoch");
@@ -189,19 +187,18 @@ void sampler_refusals(const Subject& subject) {
 
 std::vector<Check> epoch_checks() {
   return {
-      {"epoch.same", "the same request gets the same rows: in any instance, from any thread, after any other",
+      {"epoch.same", "the same request gets the same rows: in any instance, from any thread, after any other request",
        same_epochs, kEpochsLimitS},
-      {"epoch.portions", "rows are the same in portions, in any order", row_portions, kEpochsLimitS},
-      {"epoch.chosen", "where sequences are chosen, these are used and no other", chosen_sequences, kEpochsLimitS},
+      {"epoch.portions", "rows are the same when read in portions, in any order", row_portions, kEpochsLimitS},
+      {"epoch.chosen", "a request that lists sequences gets rows of these only", chosen_sequences, kEpochsLimitS},
       {"epoch.room",
        "rows past the last one, and arrays that are too short, are out of range; nothing is written past "
        "them",
        room_for_rows, kEpochsLimitS},
       {"epoch.fields", "begin_epoch writes every field", epoch_fields, kEpochsLimitS},
-      {"epoch.failed", "after a begin_epoch that failed there is no epoch, and the next one is planned", failed_epoch,
+      {"epoch.failed", "after a failed begin_epoch there is no epoch, and the next begin_epoch works", failed_epoch,
        kEpochsLimitS},
-      {"epoch.refusals", "a refusal has a message, and names no option that there is not", sampler_refusals,
-       kEpochsLimitS},
+      {"epoch.refusals", "a refusal has a message and names no unknown option", sampler_refusals, kEpochsLimitS},
   };
 }
 

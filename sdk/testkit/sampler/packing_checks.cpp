@@ -34,7 +34,7 @@ void for_each_report(const Subject& subject, const Look& look) {
     Room<pliant_packing_report> report;
     const Reply answer =
         sampler.ask([&](pliant_error* error) { return table->report(sampler.self(), &report.given, error); });
-    expect(answer.ok(), "of " + asked.text() + " report answered " + answer.text());
+    expect(answer.ok(), "of " + asked.text() + " report returned " + answer.text());
     look(asked, epoch, report);
   });
 }
@@ -46,7 +46,7 @@ void report_ranges(const Subject& subject) {
   if (!table) skip("it has no " PLIANT_PACKING);
   Room<pliant_packing_report> none;
   const Reply answer = fresh.ask([&](pliant_error* error) { return table->report(fresh.self(), &none.given, error); });
-  expect(answer.status == PLIANT_FAILED_PRECONDITION, "without an epoch report answered " +
+  expect(answer.status == PLIANT_FAILED_PRECONDITION, "without an epoch report returned " +
                                                           (answer.ok() ? std::string("PLIANT_OK") : answer.text()) +
                                                           ", not PLIANT_FAILED_PRECONDITION");
   for_each_report(subject, [](const EpochAsked&, const Epoch&, const Room<pliant_packing_report>& report) {
@@ -63,7 +63,7 @@ void row_budget(const Subject& subject) {
     for (uint64_t row = 0; row < epoch.rows.size(); ++row) {
       const uint64_t units = least_units(asked, epoch.rows, row, report.unit);
       expect(units <= static_cast<uint64_t>(report.budget), "row " + std::to_string(row) + " of " + asked.text() +
-                                                                " takes " + std::to_string(units) + " of a budget of " +
+                                                                " uses " + std::to_string(units) + " of a budget of " +
                                                                 std::to_string(report.budget));
     }
   });
@@ -83,8 +83,8 @@ void used_units(const Subject& subject) {
                ", the report says " + std::to_string(report.used));
     const uint64_t most = static_cast<uint64_t>(report.budget) * epoch.rows.size();
     expect(report.budget == 0 || report.used <= most, "the report says " + std::to_string(report.used) +
-                                                          " units, more than " + std::to_string(epoch.rows.size()) +
-                                                          " rows have a budget for");
+                                                          " units, more than the budgets of " +
+                                                          std::to_string(epoch.rows.size()) + " rows");
   });
 }
 
@@ -94,8 +94,8 @@ void fewest_rows(const Subject& subject) {
     for (uint64_t row = 0; row < epoch.rows.size(); ++row) {
       full += epoch.rows.offsets[row + 1] > epoch.rows.offsets[row] ? 1 : 0;
     }
-    expect(room.given.least_rows <= full, "no packing of " + asked.text() + " is to have fewer than " +
-                                              std::to_string(room.given.least_rows) + " rows, and this one has " +
+    expect(room.given.least_rows <= full, "the report says that no packing of " + asked.text() + " has fewer than " +
+                                              std::to_string(room.given.least_rows) + " rows; this one has " +
                                               std::to_string(full));
   });
 }
@@ -104,11 +104,11 @@ void fewest_rows(const Subject& subject) {
 
 std::vector<Check> packing_checks() {
   return {
-      {"packing.report", "a report has a unit and a budget; there is none without an epoch", report_ranges,
+      {"packing.report", "a report has a unit and a budget; without an epoch there is none", report_ranges,
        kPackingLimitS},
-      {"packing.budget", "no row takes more than the budget", row_budget, kPackingLimitS},
-      {"packing.used", "what rows take is what they hold, and fits their budgets", used_units, kPackingLimitS},
-      {"packing.least_rows", "the rows that no packing can go below are no more than there are", fewest_rows,
+      {"packing.budget", "no row exceeds the budget", row_budget, kPackingLimitS},
+      {"packing.used", "the reported use is what the rows hold, and fits their budgets", used_units, kPackingLimitS},
+      {"packing.least_rows", "the reported lower bound on rows is not above the number of rows", fewest_rows,
        kPackingLimitS},
   };
 }

@@ -34,7 +34,7 @@ void drop_reasons(const Subject& subject) {
     expect(std::regex_match(word, form),
            "reason " + std::to_string(reason) + " is '" + word + "'; a reason is a " + "word of a-z, 0-9 and _");
   }
-  expect(reason < kMost, "there is no end to its reasons: NULL follows the last one");
+  expect(reason < kMost, "its list of reasons has no end: NULL follows the last one");
 }
 
 /// Dropped sequences in two portions.
@@ -48,10 +48,10 @@ void portions_of_dropped(const Subject& subject) {
     const Reply answer = sampler.ask([&](pliant_error* error) {
       return sampler.table().dropped(sampler.self(), half, rest, ids.data(), reasons.data(), error);
     });
-    expect(answer.ok(), "dropped answered " + answer.text());
+    expect(answer.ok(), "dropped returned " + answer.text());
     expect(std::equal(ids.begin(), ids.end(), epoch.dropped.begin() + static_cast<std::ptrdiff_t>(half)) &&
                std::equal(reasons.begin(), reasons.end(), epoch.reasons.begin() + static_cast<std::ptrdiff_t>(half)),
-           "of " + asked.text() + ": other sequences are dropped where they are asked for in portions");
+           "of " + asked.text() + ": other sequences are dropped when read in portions");
   });
 }
 
@@ -66,10 +66,10 @@ std::vector<Check> row_checks() {
       {"rows.once", "every sequence is in one row, or dropped", rows_held<Part::kOnce>, kRowsLimitS},
       {"rows.pieces", "the pieces of a sequence begin at its first token and leave no gap", rows_held<Part::kPieces>,
        kRowsLimitS},
-      {"rows.padding", "rows without sequences may only fill up the last batch", rows_held<Part::kPadding>,
+      {"rows.padding", "only the last batch is filled up with rows without sequences", rows_held<Part::kPadding>,
        kRowsLimitS},
-      {"drops.reasons", "what is dropped has a reason with a name, in snake_case", drop_reasons, kRowsLimitS},
-      {"drops.portions", "dropped sequences are the same in portions", portions_of_dropped, kRowsLimitS},
+      {"drops.reasons", "every dropped sequence has a reason with a name in snake_case", drop_reasons, kRowsLimitS},
+      {"drops.portions", "dropped sequences are the same when read in portions", portions_of_dropped, kRowsLimitS},
   };
 }
 

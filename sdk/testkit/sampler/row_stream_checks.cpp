@@ -28,10 +28,10 @@ class RowsInTurn {
                          counts.data(), error);
     });
     expect(!offsets.is_spilled() && !ids.is_spilled() && !firsts.is_spilled() && !counts.is_spilled(),
-           "next wrote past the arrays that it was given");
+           "next wrote past the given arrays");
     rows = Rows();
     if (!answer.ok()) return answer;
-    expect(got <= most, "next gave " + std::to_string(got) + " rows; " + std::to_string(most) + " were asked for");
+    expect(got <= most, "next gave " + std::to_string(got) + " rows; " + std::to_string(most) + " were requested");
     rows.offsets = offsets.taken();
     rows.offsets.resize(got + 1);
     const std::string fault = sdk::offsets_fault(rows.offsets, 0, capacity);
@@ -49,7 +49,7 @@ class RowsInTurn {
     while (all.size() < most) {
       Rows rows;
       const Reply answer = next(std::min(most - all.size(), 1 + draws.below(9)), capacity, rows);
-      expect(answer.ok(), "next answered " + answer.text());
+      expect(answer.ok(), "next returned " + answer.text());
       if (rows.size() == 0) break;
       all.append(rows);
     }
@@ -73,23 +73,23 @@ void for_each_stream(const Subject& subject, const Look& look) {
     RowsInTurn stream(streaming, *table);
     const Reply opened = stream.open(asked);
     if (opened.status == PLIANT_UNIMPLEMENTED) return;
-    expect(opened.ok(), "of " + asked.text() + ", which begin_epoch plans, open answered " + opened.text());
+    expect(opened.ok(), "of " + asked.text() + ", which begin_epoch plans, open returned " + opened.text());
     has_streamed = true;
     Draws draws(subject.seed, (index << 20U) + 10);
     look(asked, epoch, streaming, stream, draws, index);
   });
-  if (!has_streamed) warn("its options need the whole epoch in all that was drawn");
+  if (!has_streamed) warn("it streams no epoch under any drawn set of options");
 }
 
 void same_stream(const Subject& subject) {
-  for_each_stream(subject, [](const EpochAsked& asked, const Epoch& epoch, Sampler&, RowsInTurn& stream, Draws& draws,
-                              uint64_t) {
-    const uint64_t entries = epoch.rows.ids.size();
-    const Rows rows = stream.read(UINT64_MAX, entries, draws);
-    expect(rows == epoch.rows, "of " + asked.text() + ": the rows that are streamed are not those that are planned");
-    Rows more;
-    expect(stream.next(3, entries, more).ok() && more.size() == 0, "there are rows after the last one");
-  });
+  for_each_stream(
+      subject, [](const EpochAsked& asked, const Epoch& epoch, Sampler&, RowsInTurn& stream, Draws& draws, uint64_t) {
+        const uint64_t entries = epoch.rows.ids.size();
+        const Rows rows = stream.read(UINT64_MAX, entries, draws);
+        expect(rows == epoch.rows, "of " + asked.text() + ": the streamed rows are not the planned rows");
+        Rows more;
+        expect(stream.next(3, entries, more).ok() && more.size() == 0, "there are rows after the last one");
+      });
 }
 
 void resumed_stream(const Subject& subject) {
@@ -98,7 +98,7 @@ void resumed_stream(const Subject& subject) {
     const uint64_t entries = epoch.rows.ids.size();
     const uint64_t before = draws.below(epoch.rows.size() + 1);
     static_cast<void>(stream.read(before, entries, draws));
-    expect(sampler.has_state(), "it streams and keeps no state: save and load are NULL");
+    expect(sampler.has_state(), "it streams but has no state: save and load are NULL");
     const std::string state = sampler.saved();
     Sampler other(sampler.plugin(), subject, index);
     other.load(state);
@@ -110,14 +110,14 @@ void resumed_stream(const Subject& subject) {
       another.epoch += 1;
       const Reply refused = goes_on.open(another);
       expect(refused.status == PLIANT_FAILED_PRECONDITION,
-             where + "with the saved state another epoch answered " +
+             where + "with the loaded state open of another epoch returned " +
                  (refused.ok() ? std::string("PLIANT_OK") : refused.text()) + ", not PLIANT_FAILED_PRECONDITION");
     }
     const Reply opened = goes_on.open(asked);
-    expect(opened.ok(), where + "with the saved state open answered " + opened.text());
+    expect(opened.ok(), where + "with the loaded state open returned " + opened.text());
     const Rows rest = goes_on.read(UINT64_MAX, entries, draws);
     expect(rest == epoch.rows.part(before, epoch.rows.size() - before),
-           where + "with the saved state it does not go on with the next row");
+           where + "with the loaded state the stream does not continue with the next row");
   });
 }
 
@@ -130,10 +130,10 @@ void room_for_stream(const Subject& subject) {
           if (wanted.ids.empty()) return;  // only rows that fill up the batch are left
           const Reply answer = stream.next(1, wanted.ids.size() - 1, got);
           expect(answer.status == PLIANT_OUT_OF_RANGE,
-                 "of " + asked.text() + ": a row with more entries than there is room for answered " +
+                 "of " + asked.text() + ": next with arrays too short for the row returned " +
                      (answer.ok() ? std::string("PLIANT_OK") : answer.text()) + ", not PLIANT_OUT_OF_RANGE");
           expect(stream.next(1, wanted.ids.size(), got).ok() && got == wanted,
-                 "of " + asked.text() + ": a row for which there was no room is not the next one afterwards");
+                 "of " + asked.text() + ": a row that was too large for the arrays is not the next row afterwards");
         }
       });
 }
@@ -142,11 +142,11 @@ void room_for_stream(const Subject& subject) {
 
 std::vector<Check> row_stream_checks() {
   return {
-      {"stream.same", "rows one after the other are those that are planned", same_stream, kStreamsLimitS},
-      {"stream.resumed", "with a saved state a stream goes on with the next row, in the same epoch only",
+      {"stream.same", "streamed rows are the planned rows", same_stream, kStreamsLimitS},
+      {"stream.resumed", "a stream with loaded state continues with the next row, in the same epoch only",
        resumed_stream, kStreamsLimitS},
-      {"stream.room", "a row that finds no room is out of range, and stays the next one", room_for_stream,
-       kStreamsLimitS},
+      {"stream.room", "a row larger than the arrays is refused as PLIANT_OUT_OF_RANGE and stays the next row",
+       room_for_stream, kStreamsLimitS},
   };
 }
 

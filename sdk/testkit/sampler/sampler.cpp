@@ -1,7 +1,9 @@
 // Asks a sampler for epochs and reads them.
 #include "testkit/sampler/sampler.hpp"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace pliant::testkit {
 
@@ -45,6 +47,10 @@ pliant_epoch_request request_of(const EpochAsked& asked) {
   made.sequence_count = asked.lengths.size();
   made.lengths = asked.lengths.data();
   made.loss_tokens = asked.loss_tokens.empty() ? nullptr : asked.loss_tokens.data();
+  if (asked.row_offsets.empty()) return made;
+  made.given_rows = asked.row_offsets.size() - 1;
+  made.row_offsets = asked.row_offsets.data();
+  made.row_ids = asked.row_ids.data();
   return made;
 }
 
@@ -57,7 +63,7 @@ Reply Sampler::begin(const EpochAsked& asked, Room<pliant_epoch>& made) {
     request.given.ids = ids.data();
     request.given.id_count = ids.size() - 1;
   }
-  const Reply answer =
+  Reply answer =
       ask([&](pliant_error* error) { return table().begin_epoch(self(), &request.given, &made.given, error); });
   // What a sampler that kept the pointer would read now are no ids.
   std::fill(ids.begin(), ids.end(), -1);
@@ -73,10 +79,10 @@ Reply Sampler::offsets(uint64_t first, uint64_t count, Rows& rows) {
 Reply Sampler::rows(uint64_t first, uint64_t count, uint64_t capacity, Rows& rows, std::string& spilled) {
   Row<uint64_t> offsets(count + 1, UINT64_MAX);
   Row<int64_t> ids(capacity, -1);
-  const Reply answer = ask([&](pliant_error* error) {
+  Reply answer = ask([&](pliant_error* error) {
     return table().rows(self(), first, count, offsets.data(), ids.data(), capacity, error);
   });
-  if (offsets.is_spilled() || ids.is_spilled()) spilled = "rows wrote past the arrays that it was given";
+  if (offsets.is_spilled() || ids.is_spilled()) spilled = "rows wrote past the given arrays";
   rows.offsets = offsets.taken();
   rows.ids = ids.taken();
   return answer;
@@ -85,10 +91,10 @@ Reply Sampler::rows(uint64_t first, uint64_t count, uint64_t capacity, Rows& row
 Reply Sampler::pieces(uint64_t first, uint64_t count, uint64_t capacity, Rows& rows, std::string& spilled) {
   Row<int64_t> firsts(capacity, -1);
   Row<int64_t> counts(capacity, -1);
-  const Reply answer = ask([&](pliant_error* error) {
+  Reply answer = ask([&](pliant_error* error) {
     return table().pieces(self(), first, count, firsts.data(), counts.data(), capacity, error);
   });
-  if (firsts.is_spilled() || counts.is_spilled()) spilled = "pieces wrote past the arrays that it was given";
+  if (firsts.is_spilled() || counts.is_spilled()) spilled = "pieces wrote past the given arrays";
   rows.firsts = firsts.taken();
   rows.counts = counts.taken();
   return answer;
@@ -101,7 +107,7 @@ void Sampler::read_rows(const EpochAsked& asked, Epoch& epoch) {
   };
   const auto must = [&](const char* slot, const Reply& answer) {
     if (!answer.fault.empty()) epoch.refusal = answer.fault;
-    if (!answer.ok()) broken(std::string(slot) + " answered " + answer.text());
+    if (!answer.ok()) broken(std::string(slot) + " returned " + answer.text());
     return answer.ok();
   };
   Rows& rows = epoch.rows;
@@ -147,10 +153,10 @@ void Sampler::read_dropped(Epoch& epoch) {
   Row<int32_t> reasons(count, -1);
   const Reply answer =
       ask([&](pliant_error* error) { return table().dropped(self(), 0, count, ids.data(), reasons.data(), error); });
-  if (ids.is_spilled() || reasons.is_spilled()) epoch.spilled = "dropped wrote past the arrays that it was given";
+  if (ids.is_spilled() || reasons.is_spilled()) epoch.spilled = "dropped wrote past the given arrays";
   if (!answer.ok()) {
     epoch.broken = Part::kDrops;
-    epoch.fault = "dropped answered " + answer.text();
+    epoch.fault = "dropped returned " + answer.text();
   }
   epoch.dropped = ids.taken();
   epoch.reasons = reasons.taken();
@@ -180,6 +186,23 @@ Epoch Sampler::epoch(const EpochAsked& asked) {
   return made;
 }
 
+namespace {
+
+/// Rows of all sequences in a drawn order; now and then of most of them.
+void draw_rows(EpochAsked& asked, Draws draws) {
+  std::vector<int64_t> ids(asked.lengths.size());
+  std::iota(ids.begin(), ids.end(), int64_t{0});
+  for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[draws.below(i)]);
+  if (draws.one_in(3)) ids.resize(1 + draws.below(ids.size()));
+  asked.row_offsets.assign(1, 0);
+  while (asked.row_offsets.back() < ids.size()) {
+    asked.row_offsets.push_back(std::min<uint64_t>(ids.size(), asked.row_offsets.back() + 1 + draws.below(5)));
+  }
+  asked.row_ids = std::move(ids);
+}
+
+}  // namespace
+
 EpochAsked drawn_epoch(uint64_t seed, uint64_t index) {
   Draws draws(seed, (index << 20U) + 7);
   EpochAsked made;
@@ -194,6 +217,7 @@ EpochAsked drawn_epoch(uint64_t seed, uint64_t index) {
       made.loss_tokens.push_back(static_cast<int32_t>(draws.between(0, length)));
     }
   }
+  draw_rows(made, Draws(seed, (index << 20U) + 11));
   return made;
 }
 

@@ -19,6 +19,8 @@ struct EpochAsked {
   std::vector<int32_t> lengths;
   std::vector<int32_t> loss_tokens;         ///< empty: all have a loss
   std::optional<std::vector<int64_t>> ids;  ///< those to use
+  std::vector<uint64_t> row_offsets;        ///< rows made beforehand, which most samplers do not look at
+  std::vector<int64_t> row_ids;
   [[nodiscard]] uint64_t sequences() const { return ids ? ids->size() : lengths.size(); }
   /// Of those to use.
   [[nodiscard]] uint64_t tokens() const;
@@ -58,7 +60,8 @@ class Sampler : public Instance<pliant_batch_sampler> {
  public:
   using Instance::Instance;
 
-  /// Begins an epoch. The request and its ids are gone when this returns; lengths and loss tokens stay with `asked`.
+  /// Begins an epoch. The request and its ids are gone when this returns; lengths, loss tokens and rows stay with
+  /// `asked`.
   [[nodiscard]] Reply begin(const EpochAsked& asked, Room<pliant_epoch>& made);
   /// An array that is too short says so by its status.
   [[nodiscard]] Reply offsets(uint64_t first, uint64_t count, Rows& rows);
@@ -112,7 +115,7 @@ void for_each_epoch(const Subject& subject, const Look& look) {
     has_planned = true;
     look(sampler, asked, epoch, index);
   });
-  if (!has_planned) warn("it refused every epoch that was drawn; --set gives it options");
+  if (!has_planned) warn("it refuses every drawn epoch; set valid options with --set");
 }
 
 /// And for those that keep the rules: what does not is another check's.

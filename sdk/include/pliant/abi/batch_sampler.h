@@ -29,6 +29,13 @@ typedef struct pliant_epoch_request {
   const int64_t* ids; /* the sequences to use, in this order; NULL = 0 .. sequence_count-1 */
   /* tokens of each sequence that have a loss, 0 .. its length; NULL = all of them; valid as long as lengths */
   const int32_t* loss_tokens;
+  /* Rows made beforehand, for samplers with an option of PLIANT_OPTION_ROW_OFFSETS: row i is the sequences
+   * row_ids[row_offsets[i] .. row_offsets[i+1]). row_offsets has given_rows + 1 elements, which ascend from 0, no two
+   * alike; a sequence is in one row or in none; the host has checked it. NULL: there are none. Valid as long as
+   * lengths. */
+  uint64_t given_rows;
+  const uint64_t* row_offsets;
+  const int64_t* row_ids;
 } pliant_epoch_request;
 
 typedef struct pliant_epoch {

@@ -39,7 +39,12 @@ typedef struct pliant_value {
 enum {
   PLIANT_OPTION_REQUIRED = 1, /* no default: the user must give it */
   PLIANT_OPTION_HAS_MIN = 2,
-  PLIANT_OPTION_HAS_MAX = 4
+  PLIANT_OPTION_HAS_MAX = 4,
+  /* A string of a batch sampler: the path of a .npy file. The host makes it absolute, counted from the config's folder,
+   * and reads the file: its numbers are row_offsets and row_ids of pliant_epoch_request. Each at most once in a table,
+   * and both or none. */
+  PLIANT_OPTION_ROW_OFFSETS = 8,
+  PLIANT_OPTION_ROW_IDS = 16
 };
 
 /* One row of the table. Ranges are inclusive and apply to each element of a list. Pointers live as long as the library.

@@ -26,6 +26,11 @@ struct EpochRequest {
   bool has_ids = false;
   std::span<const int64_t> ids;          ///< the sequences to use, in this order; without has_ids all of them
   std::span<const int32_t> loss_tokens;  ///< tokens of each sequence that have a loss; empty = all of them
+  /// Rows made beforehand: row i is row_ids[row_offsets[i] .. row_offsets[i + 1]). Checked by the host; valid as long
+  /// as lengths. Without has_rows there are none.
+  bool has_rows = false;
+  std::span<const uint64_t> row_offsets;
+  std::span<const int64_t> row_ids;
 };
 
 /// Tokens [first, first + count) of a sequence.
@@ -141,6 +146,11 @@ struct SamplerAdapter {
     asked.ids = {request.ids, static_cast<size_t>(request.id_count)};
     if (request.loss_tokens != nullptr) {
       asked.loss_tokens = {request.loss_tokens, static_cast<size_t>(request.sequence_count)};
+    }
+    asked.has_rows = request.row_offsets != nullptr;
+    if (asked.has_rows) {
+      asked.row_offsets = {request.row_offsets, static_cast<size_t>(request.given_rows) + 1};
+      asked.row_ids = {request.row_ids, static_cast<size_t>(asked.row_offsets.back())};
     }
     return asked;
   }

@@ -6,9 +6,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +33,73 @@ enum class CoordinatorRule {
   kTier,     ///< a load or a store, and there is no such tier
   kStepEnd   ///< something stays whole
 };
+
+namespace detail {
+
+/// Parameters by their places, in runs of some dozens: one that comes or goes moves few others, and needs no memory of
+/// its own. No two are at one place.
+class PlacedParameters {
+ public:
+  struct One {
+    uint64_t place;
+    uint32_t number;
+  };
+  void clear() { runs_.clear(); }
+  void add(uint64_t place, uint32_t number) {
+    if (runs_.empty()) runs_.emplace_back().reserve(kMost + 1);
+    const size_t at = run_of(place);
+    std::vector<One>& run = runs_[at];
+    run.insert(run.begin() + within(run, place), {place, number});
+    if (run.size() <= kMost) return;
+    const auto middle = run.begin() + kMost / 2;
+    std::vector<One> behind(middle, run.end());
+    run.erase(middle, run.end());
+    runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(at) + 1, std::move(behind));
+  }
+  void remove(uint64_t place) {
+    if (runs_.empty()) return;
+    const size_t at = run_of(place);
+    std::vector<One>& run = runs_[at];
+    const auto one = run.begin() + within(run, place);
+    if (one == run.end() || one->place != place) return;
+    run.erase(one);
+    if (run.empty() && runs_.size() > 1) runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  /// At that place or the next behind it; nullptr: there is none.
+  [[nodiscard]] const One* from(uint64_t place) const {
+    if (runs_.empty()) return nullptr;
+    const size_t at = run_of(place);
+    const auto one = within(runs_[at], place);
+    if (static_cast<size_t>(one) < runs_[at].size()) return &runs_[at][static_cast<size_t>(one)];
+    return at + 1 < runs_.size() ? &runs_[at + 1].front() : nullptr;
+  }
+  /// The last one before that place; likewise.
+  [[nodiscard]] const One* before(uint64_t place) const {
+    if (runs_.empty()) return nullptr;
+    const size_t at = run_of(place);  // runs but the first begin at or before it
+    const auto one = static_cast<size_t>(within(runs_[at], place));
+    if (one > 0) return &runs_[at][one - 1];
+    return at > 0 ? &runs_[at - 1].back() : nullptr;
+  }
+
+ private:
+  static constexpr std::ptrdiff_t kMost = 64;
+  /// The last that begins there or before, or the first.
+  [[nodiscard]] size_t run_of(uint64_t place) const {
+    if (runs_.size() == 1) return 0;
+    const auto after =
+        std::upper_bound(runs_.begin() + 1, runs_.end(), place,
+                         [](uint64_t at, const std::vector<One>& run) { return at < run.front().place; });
+    return static_cast<size_t>(after - runs_.begin()) - 1;
+  }
+  static std::ptrdiff_t within(const std::vector<One>& run, uint64_t place) {
+    return std::lower_bound(run.begin(), run.end(), place, [](const One& one, uint64_t at) { return one.place < at; }) -
+           run.begin();
+  }
+  std::vector<std::vector<One>> runs_;  // ascending; none is empty but one that is alone
+};
+
+}  // namespace detail
 
 /// Is told every call and what was answered. A call returns nullopt, or in words what is wrong, with the visit and the
 /// parameter; then nothing of that answer counts, only what the program did. The program's own calls are taken as
@@ -253,28 +319,32 @@ class CoordinatorRules {
 
   Wrong misplaced(const pliant_action& action) {
     const uint64_t bytes = model_.parameters[action.parameter].bytes;
-    const std::string what = "it places " + name(action.parameter) + " at byte " + std::to_string(action.place);
-    if (action.place % 256 != 0) return broken(Rule::kPlace, what + ", which is not a multiple of 256");
+    const auto because = [&](const std::string& why) {
+      return broken(Rule::kPlace,
+                    "it places " + name(action.parameter) + " at byte " + std::to_string(action.place) + why);
+    };
+    if (action.place % 256 != 0) return because(", which is not a multiple of 256");
     if (model_.budget > 0 && (action.place > model_.budget || bytes > model_.budget - action.place)) {
-      return broken(Rule::kPlace, what + ", past the budget of " + std::to_string(model_.budget));
+      return because(", past the budget of " + std::to_string(model_.budget));
     }
     if (bytes == 0) return std::nullopt;
-    const auto after = placed_.lower_bound(action.place);
-    if (after != placed_.end() && after->first - action.place < bytes) {
-      return broken(Rule::kPlace, what + ", where " + name(after->second) + " lies");
+    const auto* const after = placed_.from(action.place);
+    if (after != nullptr && after->place - action.place < bytes) {
+      return because(", where " + name(after->number) + " lies");
     }
-    if (after == placed_.begin()) return std::nullopt;
-    const auto before = std::prev(after);
-    if (action.place - before->first >= model_.parameters[before->second].bytes) return std::nullopt;
-    return broken(Rule::kPlace, what + ", where " + name(before->second) + " lies");
+    const auto* const before = placed_.before(action.place);
+    if (before == nullptr || action.place - before->place >= model_.parameters[before->number].bytes) {
+      return std::nullopt;
+    }
+    return because(", where " + name(before->number) + " lies");
   }
 
   /// State of a parameter, and what is kept beside it.
   void set(uint32_t number, const State& to) {
     State& one = parameters_[number];
     const bool has_bytes = model_.parameters[number].bytes > 0;
-    if (has_bytes && one.whole && one.place != PLIANT_ANY_PLACE) placed_.erase(one.place);
-    if (has_bytes && to.whole && to.place != PLIANT_ANY_PLACE) placed_.emplace(to.place, number);
+    if (has_bytes && one.whole && one.place != PLIANT_ANY_PLACE) placed_.remove(one.place);
+    if (has_bytes && to.whole && to.place != PLIANT_ANY_PLACE) placed_.add(to.place, number);
     open_ -= one.complete && !one.reduced ? 1 : 0;
     open_ += to.complete && !to.reduced ? 1 : 0;
     one = to;
@@ -337,7 +407,7 @@ class CoordinatorRules {
   Model model_;
   std::vector<State> parameters_;
   std::vector<std::vector<uint32_t>> used_;  // by module
-  std::map<uint64_t, uint32_t> placed_;      // what is whole and has bytes, by its place
+  detail::PlacedParameters placed_;          // what is whole and has bytes
   std::vector<std::pair<uint32_t, State>> undo_;
   std::vector<uint64_t> runs_;  // groups of the list so far
   uint64_t largest_run_ = 0;

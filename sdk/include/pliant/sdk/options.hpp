@@ -209,6 +209,16 @@ class Options {
       row().choice_count = static_cast<uint32_t>(kept.size());
       return *this;
     }
+    /// A string that names a .npy file, which the host reads: EpochRequest::row_offsets. For samplers.
+    Row& row_offsets() {
+      row().flags |= PLIANT_OPTION_ROW_OFFSETS;
+      return *this;
+    }
+    /// Likewise: EpochRequest::row_ids.
+    Row& row_ids() {
+      row().flags |= PLIANT_OPTION_ROW_IDS;
+      return *this;
+    }
     /// The user must give it.
     Row& required() {
       row().flags |= PLIANT_OPTION_REQUIRED;

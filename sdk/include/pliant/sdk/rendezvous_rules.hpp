@@ -20,18 +20,19 @@ namespace pliant::sdk {
            std::to_string(made.node_count);
   }
   if (made.first_rank < 0 || made.world_size < local_workers || made.first_rank > made.world_size - local_workers) {
-    return "this node's workers do not fit into the world size: " + std::to_string(local_workers) + " from rank " +
-           std::to_string(made.first_rank) + " on of " + std::to_string(made.world_size);
+    return "this node's workers do not fit into the world size: " + std::to_string(local_workers) +
+           " workers, the first of them rank " + std::to_string(made.first_rank) + " of " +
+           std::to_string(made.world_size);
   }
   if (made.node_count == 1 && made.world_size != local_workers) {
-    return "a node that is alone brings " + std::to_string(local_workers) + " workers, and the world size is " +
+    return "the only node has " + std::to_string(local_workers) + " workers, but the world size is " +
            std::to_string(made.world_size);
   }
   if (made.master_port < 1 || made.master_port > 65535) {
     return "the master port is outside 1..65535: " + std::to_string(made.master_port);
   }
   if (made.master_addr[0] == '\0' || std::memchr(made.master_addr, '\0', sizeof(made.master_addr)) == nullptr) {
-    return "the master address is empty or has no end";
+    return "the master address is empty or not terminated";
   }
   return {};
 }
