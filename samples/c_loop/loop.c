@@ -1,6 +1,10 @@
 /* A loop of one's own in C, as one rank of a group that somebody else starts, such as torchrun: its share of each
- * batch, padded, and the learning rate of the batch. After a restart at another size it goes on from the saved
- * position. */
+ * batch, padded, and the learning rate of the batch.
+ *
+ *   loop [POSITION [STEPS]]
+ *
+ * It goes on from the file POSITION where that is there, whatever the size of the group was that wrote it, makes STEPS
+ * steps, or all that are left, and writes the file: the same bytes on every rank. */
 #include <inttypes.h>
 #include <pliant.h>
 #include <stdio.h>
@@ -20,15 +24,31 @@ static int64_t from_environment(const char* name, int64_t otherwise) {
   return text == NULL ? otherwise : strtoll(text, NULL, 10);
 }
 
+/* Bytes of a file; 0 where there is none. */
+static uint64_t read_file(const char* file, char* to, uint64_t room) {
+  FILE* const in = file == NULL ? NULL : fopen(file, "rb");
+  const uint64_t bytes = in == NULL ? 0 : fread(to, 1, room, in);
+  if (in != NULL) fclose(in);
+  return bytes;
+}
+
+static void write_file(const char* file, const char* from, uint64_t bytes) {
+  FILE* const out = fopen(file, "wb");
+  if (out == NULL || fwrite(from, 1, bytes, out) != bytes || fclose(out) != 0) exit(1);
+}
+
 static const char* const kConfig =
     "config_version = 1\n"
+    "[run]\nepochs = 2\n"
     "[elasticity]\nuse = \"exact\"\n"
     "[elasticity.exact]\nmax_train_batch_size = 12\nmicro_batch_sizes = [2]\nmax_gpus = 6\n"
     "[sampler]\nuse = \"seqlen\"\n[sampler.seqlen]\nmax_tokens = 64\n"
     "[lr]\nuse = \"linear\"\nbase_lr = 0.01\nunit = \"tokens\"\nbase_batch = 500\n";
 
-int main(void) {
+int main(int argc, char** argv) {
   const int64_t rank = from_environment("RANK", 0), world_size = from_environment("WORLD_SIZE", 1);
+  const char* const position = argc > 1 ? argv[1] : NULL;
+  int64_t steps_left = argc > 2 ? strtoll(argv[2], NULL, 10) : INT64_MAX;
   must(pliant_check_version(PLIANT_VERSION));
 
   pliant_config_options_t options = PLIANT_INIT(pliant_config_options_t);
@@ -52,7 +72,12 @@ int main(void) {
   pliant_batches_t* batches = NULL;
   pliant_learning_rate_t* rate = NULL;
   must(pliant_dataset_make(&lengths, &dataset, &error));
-  must(pliant_batches_make(config, plan, dataset, &batches, &error));
+  char saved[1024];
+  uint64_t bytes = read_file(position, saved, sizeof(saved));
+  if (bytes > 0)
+    must(pliant_batches_open(config, plan, dataset, saved, bytes, &batches, &error)); /* refuses that of another job */
+  else
+    must(pliant_batches_make(config, plan, dataset, &batches, &error));
   must(pliant_learning_rate_make(config, NULL, &rate, &error));
 
   pliant_layout_t layout = PLIANT_INIT(pliant_layout_t);
@@ -62,8 +87,9 @@ int main(void) {
   layout.multiple = 8;
   layout.flags = PLIANT_LAYOUT_ONE_SHAPE; /* as many micro-batches on every rank: nobody waits for one that has none */
   pliant_batch_t* batch = NULL;
-  for (must(pliant_batches_next(batches, &batch, &error)); batch != NULL;
-       must(pliant_batches_next(batches, &batch, &error))) {
+  for (; steps_left > 0; --steps_left) {
+    must(pliant_batches_next(batches, &batch, &error));
+    if (batch == NULL) break; /* the job is done */
     pliant_micro_batches_t* mine = NULL;
     must(pliant_micro_batches_make((const pliant_batch_t* const*)&batch, 1, &layout, rank, &mine, &error));
     pliant_micro_batches_view_t view = PLIANT_INIT(pliant_micro_batches_view_t);
@@ -81,9 +107,8 @@ int main(void) {
     must(pliant_micro_batches_free(mine));
     must(pliant_batch_free(batch));
   }
-  char saved[1024]; /* for the checkpoint: the same bytes on every rank, for pliant_batches_open at any world size */
-  uint64_t bytes = 0;
-  must(pliant_batches_save(batches, saved, sizeof(saved), &bytes, &error));
+  must(pliant_batches_save(batches, saved, sizeof(saved), &bytes, &error)); /* belongs into the checkpoint */
+  if (position != NULL) write_file(position, saved, bytes);
   printf("a position of %s\n", bytes < 512 ? "less than 512 bytes" : "many bytes");
   must(pliant_learning_rate_free(rate)); /* in any order */
   must(pliant_batches_free(batches));

@@ -63,13 +63,13 @@ void train(pliant::Session& session) {
     lengths[id] = static_cast<int32_t>(3 + id * 37 % 29);
   session.start({lengths, {}, {}, content}, model);
   while (pliant::Step* const step = session.next()) {
-    for (const pliant::MicroBatch& micro : step->micro_batches()) {
+    for (const pliant::RowRange rows : step->micro_batches()) {
       Sums sums;
-      for (const int64_t id : step->batch().ids_of(micro.rows)) {
+      for (const int64_t id : step->batch().ids_of(rows)) {
         const double tokens = lengths[static_cast<size_t>(id)], label = static_cast<double>(id % 7) / 7;
         sums = {sums.tokens + tokens, sums.labels + tokens * label, sums.squares + tokens * label * label};
       }
-      step->add(micro, model.loss(sums), model.gradient(sums));
+      step->add(rows, model.loss(sums), model.gradient(sums));
     }
     if (const auto committed = step->commit()) model.apply(committed->device_gradient(), step->learning_rate());
   }

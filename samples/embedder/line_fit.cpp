@@ -16,17 +16,17 @@ void train(pliant::Session& session) {
   const std::vector<int32_t> lengths(2000, 1);  // each point is a sequence of one token
   session.start({lengths, {}, "points", 1}, line);
   while (pliant::Step* const step = session.next()) {
-    for (const pliant::MicroBatch& micro : step->micro_batches()) {
+    for (const pliant::RowRange rows : step->micro_batches()) {
       double loss = 0;  // summed over the rows, as the gradient is
       std::vector<float> gradient(2);
-      for (const int64_t id : step->batch().ids_of(micro.rows)) {
+      for (const int64_t id : step->batch().ids_of(rows)) {
         const float x = static_cast<float>(id % 101) / 50 - 1, y = 3 * x - 2;  // a point
         const float error = line.weights[0] * x + line.weights[1] - y;
         loss += error * error / 2;
         gradient[0] += error * x;
         gradient[1] += error;
       }
-      step->add(micro, loss, gradient);
+      step->add(rows, loss, gradient);
     }
     if (const auto committed = step->commit()) {  // the mean gradient, the same on every rank
       const auto rate = static_cast<float>(step->learning_rate());

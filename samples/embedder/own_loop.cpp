@@ -35,8 +35,8 @@ int main() {
     double gradient = 0;
     for (int64_t rank = 0; rank < world_size; ++rank) {
       const pliant::RowRange share = pliant::share_of(batch->size.rows, plan.granule, world_size, rank);
-      for (const pliant::RowRange micro : pliant::micro_batches(share, plan.micro_batch)) {
-        for (const int64_t id : batch->ids_of(micro)) {
+      for (const pliant::RowRange rows : pliant::micro_batches(share, plan.micro_batch)) {
+        for (const int64_t id : batch->ids_of(rows)) {
           gradient += weight - 3;  // of the loss (weight - 3)^2 / 2
           ++used[static_cast<size_t>(id)];
         }

@@ -2,7 +2,7 @@
 """A training script that knows nothing of Pliant: it runs under torchrun's environment variables and keeps a checkpoint.
 
 It fits y = a x + b by data-parallel gradient descent. Every rank takes its share of each batch, rank 0 adds the gradients up and
-sends the sum back. When a rank dies the others lose their connection and exit; whoever started the group starts it again, and
+sends the sum back. When a rank dies the others lose their connection and exit; the program that started the group starts it again, and
 rank 0's checkpoint says where to go on.
 """
 import argparse
@@ -116,7 +116,7 @@ def main():
     loss = float("nan")
     for step in range(int(first), options.steps):
         if rank == 1 and attempt == 0 and step == options.crash_at:
-            sys.exit("rank 1 breaks down, as it was told to")
+            sys.exit("rank 1 breaks down, as --crash-at asks")
         share = batch_rows(step)[rank::world_size]
         loss, slope_a, slope_b = (total / GLOBAL_BATCH for total in group.sum(gradient_of(share, a, b)))
         a, b = a - 0.3 * slope_a, b - 0.3 * slope_b

@@ -200,19 +200,19 @@ void train(pliant::Session& session) {
     const int64_t steps = step->index() + 1;
     model.tie(untie_after == 0 || steps <= untie_after);
     const bool computed = step->attempt([&] {
-      for (const pliant::MicroBatch& micro : step->micro_batches()) {
+      for (const pliant::RowRange rows : step->micro_batches()) {
         std::optional<Sums> sums;
-        if (micro.rows.count > 0) sums.emplace();
+        if (rows.count > 0) sums.emplace();
         if (!sums && model.shards().can_repeat_pass()) {  // as a program does that cannot compute with nothing
-          model.shards().repeat_pass(micro.rows);
-          step->add(micro, 0);
+          model.shards().repeat_pass(rows);
+          step->add(rows, 0);
           continue;
         }
-        for (const int64_t id : step->batch().ids_of(micro.rows)) sums->add(id);
-        model.shards().begin_pass(micro.rows);
+        for (const int64_t id : step->batch().ids_of(rows)) sums->add(id);
+        model.shards().begin_pass(rows);
         const double loss = model.pass(sums);
         model.shards().end_pass();
-        step->add(micro, loss);
+        step->add(rows, loss);
       }
     });
     if (!computed || !step->commit()) continue;

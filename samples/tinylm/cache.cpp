@@ -52,7 +52,7 @@ fs::path cache_directory() {
   const char* const home = std::getenv("HOME");
   if (home != nullptr && home[0] == '/') return fs::path(home) / ".cache" / "pliant";
   throw pliant::Error(pliant::Status::kFailedPrecondition,
-                      "no cache directory: set HOME or XDG_CACHE_HOME to an absolute path", pliant::ExitCode::kUsage);
+                      "no cache directory: set HOME or XDG_CACHE_HOME to an absolute path", pliant::Origin::kInput);
 }
 
 fs::path default_text() {
@@ -65,7 +65,7 @@ std::string read_file(const fs::path& file) {
     throw pliant::Error(
         pliant::Status::kInvalidArgument,
         file.string() + (fs::is_directory(file, problem) ? ": is a folder, not a file" : ": is not a regular file"),
-        pliant::ExitCode::kUsage);
+        pliant::Origin::kInput);
   }
   std::ifstream in(file, std::ios::binary);
   std::ostringstream content;

@@ -22,7 +22,7 @@ constexpr const char* kRecipe = "bpe1";
 constexpr char kCorpusMagic[8] = {'t', 'i', 'n', 'y', 't', 'o', 'k', '1'};
 
 [[noreturn]] void refuse(const fs::path& text, const std::string& problem) {
-  throw pliant::Error(pliant::Status::kInvalidArgument, text.string() + problem, pliant::ExitCode::kUsage);
+  throw pliant::Error(pliant::Status::kInvalidArgument, text.string() + problem, pliant::Origin::kInput);
 }
 
 std::string read_text(const fs::path& text, bool is_default) {

@@ -35,7 +35,7 @@ struct Corpus {
 };
 
 /// Reads the cache, or fills it: of several processes that start at once, one works and the others wait. Throws
-/// pliant::Error with exit 2 for a text that is missing, empty, not UTF-8, without words, or with a sentence that does
+/// pliant::Error with kInput for a text that is missing, empty, not UTF-8, without words, or with a sentence that does
 /// not fit.
 Corpus open_corpus(const CorpusOptions& options);
 

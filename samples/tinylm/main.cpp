@@ -1,9 +1,13 @@
 // tinylm: trains a small language model on plain text as an elastic Pliant job. Start it with `pliant run`.
+#include <array>
+#include <chrono>
 #include <cstdio>
 #include <exception>
-#include <pliant/error.hpp>
+#include <pliant/exit_code.hpp>
 #include <pliant/log.hpp>
 #include <pliant/session.hpp>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "blas_threads.hpp"
@@ -15,10 +19,11 @@ namespace {
 
 using namespace tinylm;
 
-pliant::Dataset dataset_of(const Corpus& corpus) {
+/// All sequences but the last `held_out`.
+pliant::Dataset dataset_of(const Corpus& corpus, size_t held_out) {
   std::vector<int32_t> lengths;
   std::vector<int32_t> loss_tokens;
-  for (size_t i = 0; i < corpus.size(); ++i) {
+  for (size_t i = 0; i + held_out < corpus.size(); ++i) {
     lengths.push_back(static_cast<int32_t>(corpus.sequence(i).size()));
     loss_tokens.push_back(lengths.back() - 1);  // nothing predicts the first
   }
@@ -36,35 +41,54 @@ std::vector<Sequence> sequences_of(const Corpus& corpus, const pliant::Batch& ba
   return sequences;
 }
 
+/// The mean loss over the sequences that are held out, of which each rank computes its part. Others may begin the next
+/// step meanwhile and wait: that is no hang.
+void evaluate(pliant::Session& session, const pliant::Step& step, const Model& model, const Corpus& corpus,
+              size_t held_out) {
+  const pliant::Busy busy = session.busy("evaluation", std::chrono::minutes(30));
+  for (size_t i = corpus.size() - held_out; i < corpus.size(); ++i) {
+    if (static_cast<int64_t>(i) % step.world_size() != step.rank()) continue;
+    const std::array<Sequence, 1> alone{corpus.sequence(i)};  // so that its bits are those of any number of workers
+    const auto loss_tokens = static_cast<double>(alone[0].size() - 1);
+    session.evaluated("held_out_loss", model.loss(alone) / loss_tokens, loss_tokens);
+  }
+}
+
 int64_t train_whole(pliant::Session& session, const Settings& settings, const Corpus& corpus) {
   Trainee trainee(settings, session.seed());
   std::printf("tinylm: %zu weights\n", trainee.model().parameters().size());
-  session.start(dataset_of(corpus), trainee);
+  const auto held_out = static_cast<size_t>(settings.held_out);
+  session.start(dataset_of(corpus, held_out), trainee);
   while (pliant::Step* const step = session.next()) {
-    for (const pliant::MicroBatch& micro : step->micro_batches()) {
-      const double loss_sum = trainee.model().loss_and_gradient(sequences_of(corpus, step->batch(), micro.rows));
-      step->add(micro, loss_sum, trainee.model().gradient());
+    for (const pliant::RowRange rows : step->micro_batches()) {
+      const double loss_sum = trainee.model().loss_and_gradient(sequences_of(corpus, step->batch(), rows));
+      step->add(rows, loss_sum, trainee.model().gradient());
     }
-    if (const auto committed = step->commit()) trainee.apply(committed->gradient(), step->scaling());
+    const auto committed = step->commit();
+    if (!committed) continue;
+    trainee.apply(committed->gradient(), step->scaling());
+    const bool is_due = settings.evaluate_every > 0 && (step->index() + 1) % settings.evaluate_every == 0;
+    if (is_due) evaluate(session, *step, trainee.model(), corpus, held_out);
+    const auto& found = session.last_evaluation();
+    if (found && found->values.at("held_out_loss") < settings.stop_below) {
+      session.end_after_step("the loss of what is held out is below app.stop_below");
+    }
   }
   return trainee.steps();
 }
 
 /// One pass for each micro-batch of the step, or one for all of them.
 void compute_in_shards(pliant::Step& step, const Settings& settings, const Corpus& corpus, ShardedTrainee& trainee) {
-  const std::vector<pliant::MicroBatch>& micros = step.micro_batches();
-  const size_t at_once = settings.order == Order::kLayer ? micros.size() : 1;
-  for (size_t first = 0; first < micros.size(); first += at_once) {
-    std::vector<pliant::RowRange> rows;
+  const std::span<const pliant::RowRange> all = step.micro_batches();
+  const size_t at_once = settings.order == Order::kLayer ? all.size() : 1;
+  for (size_t first = 0; first < all.size(); first += at_once) {
+    const std::span<const pliant::RowRange> micro_batches = all.subspan(first, at_once);
     std::vector<std::vector<Sequence>> sequences;
-    for (size_t i = first; i < first + at_once; ++i) {
-      rows.push_back(micros[i].rows);
-      sequences.push_back(sequences_of(corpus, step.batch(), micros[i].rows));
-    }
-    trainee.shards().begin_pass(rows);
+    for (const pliant::RowRange rows : micro_batches) sequences.push_back(sequences_of(corpus, step.batch(), rows));
+    trainee.shards().begin_pass(micro_batches);
     const std::vector<double> loss_sums = trainee.model().losses_and_gradients(sequences);
     trainee.shards().end_pass();
-    for (size_t i = 0; i < at_once; ++i) step.add(micros[first + i], loss_sums[i]);
+    for (size_t i = 0; i < at_once; ++i) step.add(micro_batches[i], loss_sums[i]);
   }
 }
 
@@ -76,7 +100,7 @@ void require_reachable_shards(pliant::Session& session) {
                           session.config().use("accelerator") +
                           "\": leave [coordinator] out to train with it replicated, or set accelerator.use = \"host\"; "
                           "samples/sharded_trainer trains in shards on every accelerator",
-                      pliant::ExitCode::kUsage);
+                      pliant::Origin::kInput);
 }
 
 /// [coordinator] is there: weights, gradients and moments are cut over the workers.
@@ -84,7 +108,7 @@ int64_t train_shards(pliant::Session& session, const Settings& settings, const C
   ShardedTrainee trainee(session, settings);
   std::printf("tinylm: %llu weights in shards\n", static_cast<unsigned long long>(trainee.model().weights()));
   if (!settings.first_weights.empty()) trainee.shards().import_safetensors(settings.first_weights);
-  session.start(dataset_of(corpus), trainee.shards(), trainee);
+  session.start(dataset_of(corpus, 0), trainee.shards(), trainee);
   while (pliant::Step* const step = session.next()) {
     const bool computed = step->attempt([&] { compute_in_shards(*step, settings, corpus, trainee); });
     if (!computed || !step->commit()) continue;  // the group changed, or there is nothing new to export
@@ -112,6 +136,10 @@ void train() {
   const Corpus corpus = open_corpus(
       {session.config().data().text, settings.shape.vocab, settings.shape.max_sequence, settings.long_sequences});
   std::printf("tinylm: %zu sequences, %zu tokens\n", corpus.size(), corpus.tokens.size());
+  if (static_cast<size_t>(settings.held_out) >= corpus.size()) {
+    session.config().refuse_app(
+        "held_out", "leaves nothing to train on: the text has " + std::to_string(corpus.size()) + " sequences");
+  }
   const int64_t steps = session.config().has("coordinator") ? train_shards(session, settings, corpus)
                                                             : train_whole(session, settings, corpus);
   std::printf("tinylm: done after step %lld\n", static_cast<long long>(steps));
@@ -126,7 +154,7 @@ int main() {
     return 0;
   } catch (const pliant::Error& error) {
     std::fprintf(stderr, "%s%s\n", error.is_located() ? "" : "tinylm: error: ", error.what());
-    return static_cast<int>(error.exit_code());
+    return static_cast<int>(pliant::exit_code_of(error));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tinylm: error: %s\n", error.what());
     return static_cast<int>(pliant::ExitCode::kFailed);

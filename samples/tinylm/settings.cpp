@@ -25,7 +25,7 @@ void read_optimizer(const pliant::LrOptions& lr, AdamW::Options& adamw) {
   if (lr.optimizer != "adamw" && lr.optimizer != "unknown") {
     throw pliant::Error(pliant::Status::kInvalidArgument,
                         "tinylm trains with AdamW: [lr] optimizer must be \"adamw\", not \"" + lr.optimizer + "\"",
-                        pliant::ExitCode::kUsage);
+                        pliant::Origin::kInput);
   }
   adamw.beta1 = lr.beta1.value_or(adamw.beta1);
   adamw.beta2 = lr.beta2.value_or(adamw.beta2);
@@ -36,7 +36,8 @@ void read_optimizer(const pliant::LrOptions& lr, AdamW::Options& adamw) {
 
 Settings read_settings(const pliant::Config& config) {
   config.check_app_keys({"vocab", "dim", "layers", "heads", "max_sequence", "long_sequences", "warmup_steps",
-                         "weight_decay", "clip_norm", "export_every", "first_weights", "order"});
+                         "weight_decay", "clip_norm", "export_every", "first_weights", "order", "held_out",
+                         "evaluate_every", "stop_below"});
   Settings settings;
   ModelShape& shape = settings.shape;
   read(config, "vocab", 300, 32000, shape.vocab);
@@ -48,6 +49,13 @@ Settings read_settings(const pliant::Config& config) {
   read(config, "weight_decay", settings.adamw.weight_decay);
   read(config, "clip_norm", settings.adamw.clip_norm);
   read(config, "export_every", 0, 1000000, settings.export_every);
+  read(config, "held_out", 0, 1000000000, settings.held_out);
+  read(config, "evaluate_every", 0, 1000000, settings.evaluate_every);
+  read(config, "stop_below", settings.stop_below);
+  if (settings.evaluate_every > 0 && settings.held_out == 0) {
+    config.refuse_app("evaluate_every", "evaluates over sequences that are not trained on, and app.held_out is 0");
+  }
+  if (settings.held_out > 0 && config.has("coordinator")) config.refuse_app("held_out", "is for models that are whole");
   settings.first_weights = config.app_string("first_weights").value_or("");
   const std::string order = config.app_string("order").value_or("pass");
   if (order != "pass" && order != "layer") {
@@ -63,7 +71,7 @@ Settings read_settings(const pliant::Config& config) {
     if (type == "f32") continue;
     throw pliant::Error(pliant::Status::kFailedPrecondition,
                         "tinylm computes in f32: leave compute_dtype and reduce_dtype of [coordinator] out",
-                        pliant::ExitCode::kUsage);
+                        pliant::Origin::kInput);
   }
   read_optimizer(config.lr(), settings.adamw);
   if (shape.dim % shape.heads != 0) {

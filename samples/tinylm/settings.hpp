@@ -19,12 +19,15 @@ struct Settings {
   LongSequences long_sequences = LongSequences::kRefuse;
   int64_t warmup_steps = 15;
   AdamW::Options adamw;
+  int64_t held_out = 0;        ///< sequences at the end of the text that are not trained on
+  int64_t evaluate_every = 0;  ///< steps between evaluations over them; 0: none. Whole models only, as held_out
+  double stop_below = 0;       ///< training ends when an evaluation is below it
   int64_t export_every = 0;    ///< steps between .safetensors files of the weights; 0: none. Sharded only
   std::string first_weights;   ///< a .safetensors file to begin from; empty: drawn. Sharded only
   Order order = Order::kPass;  ///< sharded only
 };
 
-/// Throws pliant::Error (exit 2) with positions for keys that are unknown, of a wrong type or out of range.
+/// Throws pliant::Error (kInput) with positions for keys that are unknown, of a wrong type or out of range.
 Settings read_settings(const pliant::Config& config);
 
 }  // namespace tinylm
