@@ -34,6 +34,11 @@ if(PLIANT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${PLIANT_CCACHE}")
 endif()
 
+option(PLIANT_FOR_OTHER_MACHINES "What packages hold: as small as it gets, and no folder of this build is looked into for plugins" OFF)
+if(PLIANT_FOR_OTHER_MACHINES) # so that the linker leaves out functions, not only files
+  add_compile_options(-ffunction-sections -fdata-sections)
+endif()
+
 # Warnings for our own targets only: never PUBLIC, never on exported ones.
 add_library(pliant_warnings INTERFACE)
 target_compile_options(pliant_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow
@@ -66,6 +71,11 @@ add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heap
 
 # What waits for people, disks and processes is optimised less, and so compiled sooner. With -Og g++ 12 warns about its own std::regex.
 set(PLIANT_PATIENT_OPTIONS $<$<CONFIG:Release>:-Og> $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
+# In packages it is made small, but for plugins: with -Os g++ takes no precompiled headers that were made without.
+set(PLIANT_PATIENT_OR_SMALL_OPTIONS ${PLIANT_PATIENT_OPTIONS})
+if(PLIANT_FOR_OTHER_MACHINES)
+  list(APPEND PLIANT_PATIENT_OR_SMALL_OPTIONS $<$<CONFIG:Release>:-Os>)
+endif()
 
 # ccache wants the first. From precompiled headers g++ 12 warns about its own std::string.
 set(PLIANT_PRECOMPILED_OPTIONS -fpch-preprocess -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)

@@ -4,17 +4,19 @@
 Usage: scripts/texts.py [--refused] [ROOT]    one line a text: FILE:LINE: TEXT
 --refused lists those alone that have a word for which the field has a plainer one, with that; ends with 1 if there is one.
 
-A text is a string literal of what is installed that has two words or more; R"script(...)script" is none. Literals side by side are one text.
+A text is a string literal of what is installed or of a sample that has two words or more; R"script(...)script" is none. Literals side by
+side are one text. Of Python the docstrings are texts as well.
 """
 
 import argparse
+import ast
 import pathlib
 import re
 import subprocess
 import sys
 
-ROOMS = ["accelerators", "core", "plugins", "sdk"]
-ENDINGS = {".c", ".cpp", ".h", ".hpp"}
+ROOMS = ["accelerators", "core", "plugins", "samples", "sdk"]
+ENDINGS = {".c", ".cpp", ".h", ".hpp", ".py"}
 
 # What is refused, a regular expression | what says it plainly.
 REFUSED = [
@@ -91,6 +93,33 @@ def texts_of(source):
     return found
 
 
+def texts_of_python(source):
+    """The same of a Python source. What an f-string puts in is {}."""
+    found = []
+
+    def add(node, text):
+        text = " ".join(text.split())
+        if is_text(text):
+            found.append((node.lineno, text))
+
+    def visit(node):
+        if isinstance(node, ast.JoinedStr):
+            add(node, "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            add(node, node.value)
+        for below in ast.iter_child_nodes(node):
+            if not (isinstance(node, ast.JoinedStr) and isinstance(below, ast.Constant)):
+                visit(below)
+
+    visit(ast.parse(source))
+    return sorted(found)
+
+
+def texts_in(file):
+    source = file.read_text(encoding="utf-8")
+    return texts_of_python(source) if file.suffix == ".py" else texts_of(source)
+
+
 def files_of(root):
     listed = subprocess.run(
         ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "--", *ROOMS],
@@ -105,7 +134,7 @@ def main():
     asked = parser.parse_args()
     refused = 0
     for file in files_of(asked.root):
-        for line, text in texts_of(file.read_text(encoding="utf-8")):
+        for line, text in texts_in(file):
             where = f"{file.relative_to(asked.root)}:{line}"
             if not asked.refused:
                 print(f"{where}: {text}")

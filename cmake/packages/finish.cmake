@@ -1,0 +1,68 @@
+# What Debian wants of a package beyond the files of an installation. CPack runs this when the files of all packages lie there, and takes
+# the variables that it sets.
+find_program(shlibdeps dpkg-shlibdeps REQUIRED)
+find_program(gzip gzip REQUIRED)
+string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC) # of SOURCE_DATE_EPOCH where that is set
+set(version "${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
+
+function(compress file)
+  file(CHMOD "${file}" PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+  execute_process(COMMAND ${gzip} -9nf "${file}" COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+# The packages whose shared libraries the programs and plugins of a package need. CPack could ask, too, but would then call ldconfig in
+# maintainer scripts, where a trigger does.
+function(find_needed root result)
+  set(files "")
+  file(GLOB_RECURSE all LIST_DIRECTORIES OFF "${root}/*")
+  foreach(file IN LISTS all)
+    if(NOT IS_SYMLINK "${file}")
+      file(READ "${file}" head LIMIT 4 HEX)
+      if(head STREQUAL "7f454c46")
+        list(APPEND files "${file}")
+      endif()
+    endif()
+  endforeach()
+  set(needed "")
+  if(files)
+    set(work "${CPACK_TOPLEVEL_DIRECTORY}/needed")
+    file(WRITE "${work}/debian/control" "Source: pliant\n\nPackage: pliant\nArchitecture: any\n")
+    execute_process(COMMAND ${shlibdeps} --warnings=0 -O ${files} WORKING_DIRECTORY "${work}" OUTPUT_VARIABLE needed ERROR_VARIABLE said
+      RESULT_VARIABLE failure)
+    if(failure)
+      message(FATAL_ERROR "dpkg-shlibdeps: ${said}")
+    endif()
+    string(REGEX REPLACE "^shlibs:Depends=|\n" "" needed "${needed}")
+  endif()
+  set(${result} "${needed}" PARENT_SCOPE)
+endfunction()
+
+foreach(package IN LISTS CPACK_PLIANT_PACKAGES)
+  set(root "${CPACK_TEMPORARY_DIRECTORY}/${package}")
+  set(doc "${root}/usr/share/doc/${package}")
+  file(COPY "${CPACK_PLIANT_SOURCE_DIR}/cmake/packages/copyright" DESTINATION "${doc}")
+  file(REMOVE "${doc}/LICENSE") # the copyright file says it
+  file(WRITE "${doc}/changelog.Debian" "pliant (${version}) unstable; urgency=medium\n\n  * Version ${CPACK_PACKAGE_VERSION}.\n\n"
+    " -- ${CPACK_PACKAGE_CONTACT}  ${now}\n")
+  compress("${doc}/changelog.Debian")
+  if(EXISTS "${doc}/CHANGELOG.md")
+    file(RENAME "${doc}/CHANGELOG.md" "${doc}/changelog")
+    compress("${doc}/changelog")
+  endif()
+  file(GLOB pages "${root}/usr/share/man/man*/*.[1-9]")
+  foreach(page IN LISTS pages)
+    compress("${page}")
+  endforeach()
+  if(EXISTS "${root}/usr/share/zsh/site-functions")
+    file(RENAME "${root}/usr/share/zsh/site-functions" "${root}/usr/share/zsh/vendor-completions")
+  endif()
+  set(overrides "${CPACK_PLIANT_SOURCE_DIR}/cmake/packages/lintian/${package}")
+  if(EXISTS "${overrides}")
+    file(COPY "${overrides}" DESTINATION "${root}/usr/share/lintian/overrides")
+  endif()
+
+  find_needed("${root}" needed)
+  string(TOUPPER ${package} group)
+  set(depends ${needed} ${CPACK_DEBIAN_${group}_PACKAGE_DEPENDS})
+  list(JOIN depends ", " CPACK_DEBIAN_${group}_PACKAGE_DEPENDS)
+endforeach()
