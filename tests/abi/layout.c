@@ -30,7 +30,8 @@ _Static_assert(PLIANT_OK == 0 && PLIANT_INVALID_ARGUMENT == 1 && PLIANT_OUT_OF_R
 _Static_assert(PLIANT_BOOL == 1 && PLIANT_INT == 2 && PLIANT_FLOAT == 3 && PLIANT_STRING == 4 &&
                    PLIANT_BOOL_LIST == 5 && PLIANT_INT_LIST == 6 && PLIANT_FLOAT_LIST == 7 && PLIANT_STRING_LIST == 8,
                "an option type has another number");
-_Static_assert(PLIANT_OPTION_REQUIRED == 1 && PLIANT_OPTION_HAS_MIN == 2 && PLIANT_OPTION_HAS_MAX == 4,
+_Static_assert(PLIANT_OPTION_REQUIRED == 1 && PLIANT_OPTION_HAS_MIN == 2 && PLIANT_OPTION_HAS_MAX == 4 &&
+                   PLIANT_OPTION_ROW_OFFSETS == 8 && PLIANT_OPTION_ROW_IDS == 16,
                "an option flag has another bit");
 _Static_assert(PLIANT_LOG_DEBUG == 0 && PLIANT_LOG_INFO == 1 && PLIANT_LOG_WARNING == 2 && PLIANT_LOG_ERROR == 3,
                "a log level has another number");

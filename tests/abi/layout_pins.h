@@ -125,7 +125,7 @@ PLIANT_PIN(pliant_elasticity_policy, reserved, 4, 4)
 PLIANT_PIN(pliant_elasticity_policy, plan, 8, 8)
 
 /* batch_sampler.h */
-PLIANT_PIN_STRUCT(pliant_epoch_request, 72)
+PLIANT_PIN_STRUCT(pliant_epoch_request, 96)
 PLIANT_PIN(pliant_epoch_request, struct_size, 0, 4)
 PLIANT_PIN(pliant_epoch_request, reserved, 4, 4)
 PLIANT_PIN(pliant_epoch_request, seed, 8, 8)
@@ -136,6 +136,9 @@ PLIANT_PIN(pliant_epoch_request, lengths, 40, 8)
 PLIANT_PIN(pliant_epoch_request, id_count, 48, 8)
 PLIANT_PIN(pliant_epoch_request, ids, 56, 8)
 PLIANT_PIN(pliant_epoch_request, loss_tokens, 64, 8)
+PLIANT_PIN(pliant_epoch_request, given_rows, 72, 8)
+PLIANT_PIN(pliant_epoch_request, row_offsets, 80, 8)
+PLIANT_PIN(pliant_epoch_request, row_ids, 88, 8)
 
 PLIANT_PIN_STRUCT(pliant_epoch, 48)
 PLIANT_PIN(pliant_epoch, struct_size, 0, 4)

@@ -51,7 +51,7 @@ void hold_to_size(const sdk::Kind& kind, std::string_view id, size_t table_size,
     CAPTURE(bytes);
     const auto refused = opened(kind, id, table_size, bytes);
     REQUIRE_FALSE(refused.has_value());
-    CHECK(refused.error().exit_code() == ExitCode::kPlugin);
+    CHECK(refused.error().origin() == Origin::kPlugin);
     const std::string wanted = fmt::format("is too short: {} bytes, {} needs {}", bytes, id, needed);
     CHECK_MESSAGE(refused.error().message().find(wanted) != std::string::npos, refused.error().message());
   }

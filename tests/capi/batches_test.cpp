@@ -114,7 +114,7 @@ TEST_CASE("C has the padded micro-batches that C++ has, those of rows that go ov
     const auto wanted = pliant::padded_micro_batches(batches, expected.dataset, same, rank);
     REQUIRE(view.count == wanted.size());
     for (size_t m = 0; m < wanted.size(); ++m) {
-      const pliant::PaddedMicroBatch& want = wanted[m];
+      const pliant::MicroBatch& want = wanted[m];
       const uint64_t entry = view.entry_offsets[m];
       CHECK(taken(view.rows + view.row_offsets[m], view.row_offsets[m + 1] - view.row_offsets[m]) == want.rows);
       CHECK(taken(view.ids + entry, view.entry_offsets[m + 1] - entry) == want.ids);

@@ -32,6 +32,15 @@ using OwnedBatch = Owned<pliant_batch_t, pliant_batch_free>;
 using OwnedMicroBatches = Owned<pliant_micro_batches_t, pliant_micro_batches_free>;
 using OwnedBalancer = Owned<pliant_balancer_t, pliant_balancer_free>;
 using OwnedAssignment = Owned<pliant_assignment_t, pliant_assignment_free>;
+using OwnedAccelerator = Owned<pliant_accelerator_t, pliant_accelerator_free>;
+using OwnedBuffer = Owned<pliant_buffer_t, pliant_buffer_free>;
+using OwnedStream = Owned<pliant_stream_t, pliant_stream_free>;
+using OwnedEvent = Owned<pliant_event_t, pliant_event_free>;
+using OwnedCommunicator = Owned<pliant_communicator_t, pliant_communicator_free>;
+using OwnedRecord = Owned<pliant_record_t, pliant_record_free>;
+using OwnedImported = Owned<pliant_imported_t, pliant_imported_free>;
+using OwnedReport = Owned<pliant_report_t, pliant_report_free>;
+using OwnedComparison = Owned<pliant_comparison_t, pliant_comparison_free>;
 using OwnedRate = Owned<pliant_learning_rate_t, pliant_learning_rate_free>;
 
 /// What `call` makes at its out-parameter; it must succeed.
@@ -123,6 +132,19 @@ struct CJob {
   OwnedDataset dataset;
   OwnedBatches batches;
 };
+
+inline const char* const kHost = "config_version = 1\n[accelerator]\nuse = \"host\"\n";
+
+inline OwnedAccelerator host() {
+  const OwnedConfig config = config_of(kHost, "accelerator");
+  return made_by<OwnedAccelerator>(
+      [&](auto to, auto error) { return pliant_accelerator_make(config.get(), to, error); });
+}
+
+inline OwnedStream stream_on(const OwnedAccelerator& accelerator) {
+  return made_by<OwnedStream>(
+      [&](auto to, auto error) { return pliant_stream_make(accelerator.get(), 0, PLIANT_ROLE_COMPUTE, 0, to, error); });
+}
 
 /// What the last call of this thread that failed said.
 inline std::string last_message() {

@@ -1,222 +1,22 @@
 // NULL, handles of another kind and memory that is none are refused by every function that takes a handle.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <functional>
+#include <regex>
+#include <set>
 #include <thread>
 
-#include "c_handles.hpp"
+#include "every_call.hpp"
 #include "handle.hpp"
+#include "scratch_folder.hpp"
+#include "sharded_handle.hpp"
 
 using namespace pliant::test;
 
 namespace {
-
-struct Call {
-  const char* name;
-  std::function<int32_t(void* handle)> call;
-};
-
-template <class Handle>
-Handle* as(void* handle) {
-  return static_cast<Handle*>(handle);
-}
-
-/// Every function with a handle as its first argument, the others being right.
-struct EveryCall {
-  explicit EveryCall(const CJob& job) : job_(job) {}
-
-  std::vector<Call> all() {
-    return {
-        {"config_run", [&](void* h) { return pliant_config_run(as<pliant_config_t>(h), &run_, nullptr); }},
-        {"config_app_int",
-         [&](void* h) { return pliant_config_app_int(as<pliant_config_t>(h), "width", 1, &integer_, nullptr); }},
-        {"config_app_float",
-         [&](void* h) { return pliant_config_app_float(as<pliant_config_t>(h), "x", 1, &real_, nullptr); }},
-        {"config_app_bool",
-         [&](void* h) { return pliant_config_app_bool(as<pliant_config_t>(h), "x", 1, &truth_, nullptr); }},
-        {"config_app_text",
-         [&](void* h) { return pliant_config_app_text(as<pliant_config_t>(h), "x", "", &text_, nullptr); }},
-        {"config_check_app",
-         [&](void* h) { return pliant_config_check_app(as<pliant_config_t>(h), &text_, 0, nullptr); }},
-        {"config_resolved",
-         [&](void* h) { return pliant_config_resolved(as<pliant_config_t>(h), &text_, &count_, nullptr); }},
-        {"planner_make", [&](void* h) { return pliant_planner_make(as<pliant_config_t>(h), &planner_, nullptr); }},
-        {"planner_look",
-         [&](void* h) { return pliant_planner_look(as<pliant_planner_t>(h), &planner_facts_, nullptr); }},
-        {"planner_plan", [&](void* h) { return pliant_planner_plan(as<pliant_planner_t>(h), 0, &plan_, nullptr); }},
-        {"plan_look", [&](void* h) { return pliant_plan_look(as<pliant_plan_t>(h), &plan_facts_, nullptr); }},
-        {"plan_nearest",
-         [&](void* h) { return pliant_plan_nearest(as<pliant_plan_t>(h), 1, &integer_, nullptr, nullptr); }},
-        {"dataset_load", [&](void* h) { return pliant_dataset_load(as<pliant_config_t>(h), &dataset_, nullptr); }},
-        {"dataset_look", [&](void* h) { return pliant_dataset_look(as<pliant_dataset_t>(h), &lengths_, nullptr); }},
-        {"batches_make of a config",
-         [&](void* h) {
-           return pliant_batches_make(as<pliant_config_t>(h), plan_of(job_.config.get()).get(), job_.dataset.get(),
-                                      &batches_, nullptr);
-         }},
-        {"batches_make of a plan",
-         [&](void* h) {
-           return pliant_batches_make(job_.config.get(), as<pliant_plan_t>(h), job_.dataset.get(), &batches_, nullptr);
-         }},
-        {"batches_open",
-         [&](void* h) {
-           return pliant_batches_open(as<pliant_config_t>(h), plan_of(job_.config.get()).get(), job_.dataset.get(), "",
-                                      0, &batches_, nullptr);
-         }},
-        {"batches_next", [&](void* h) { return pliant_batches_next(as<pliant_batches_t>(h), &batch_, nullptr); }},
-        {"batches_at_step",
-         [&](void* h) { return pliant_batches_at_step(as<pliant_batches_t>(h), 0, &batch_, nullptr); }},
-        {"batches_batch",
-         [&](void* h) { return pliant_batches_batch(as<pliant_batches_t>(h), 0, 0, &batch_, nullptr); }},
-        {"batches_epoch",
-         [&](void* h) { return pliant_batches_epoch(as<pliant_batches_t>(h), 0, &summary_, nullptr); }},
-        {"batches_dropped",
-         [&](void* h) { return pliant_batches_dropped(as<pliant_batches_t>(h), 0, nullptr, 0, &count_, nullptr); }},
-        {"batches_look", [&](void* h) { return pliant_batches_look(as<pliant_batches_t>(h), &job_facts_, nullptr); }},
-        {"batches_job_length",
-         [&](void* h) { return pliant_batches_job_length(as<pliant_batches_t>(h), &integer_, &size_, nullptr); }},
-        {"batches_save",
-         [&](void* h) { return pliant_batches_save(as<pliant_batches_t>(h), nullptr, 0, &count_, nullptr); }},
-        {"batches_load", [&](void* h) { return pliant_batches_load(as<pliant_batches_t>(h), "", 0, nullptr); }},
-        {"batch_look", [&](void* h) { return pliant_batch_look(as<pliant_batch_t>(h), &view_, nullptr); }},
-        {"batch_size", [&](void* h) { return pliant_batch_size(as<pliant_batch_t>(h), &size_, nullptr); }},
-        {"micro_batches_make",
-         [&](void* h) {
-           const auto* const batch = as<pliant_batch_t>(h);
-           return pliant_micro_batches_make(&batch, 1, nullptr, 0, &padded_, nullptr);
-         }},
-        {"micro_batches_of_rows",
-         [&](void* h) {
-           return pliant_micro_batches_of_rows(as<pliant_batch_t>(h), 0, 1, nullptr, &padded_, nullptr);
-         }},
-        {"micro_batches_look",
-         [&](void* h) { return pliant_micro_batches_look(as<pliant_micro_batches_t>(h), &padded_view_, nullptr); }},
-        {"balancer_make", [&](void* h) { return pliant_balancer_make(as<pliant_config_t>(h), &balancer_, nullptr); }},
-        {"balancer_look",
-         [&](void* h) { return pliant_balancer_look(as<pliant_balancer_t>(h), &balancer_facts_, nullptr); }},
-        {"row_costs",
-         [&](void* h) { return pliant_row_costs(as<pliant_batch_t>(h), 1, 0, nullptr, 0, &count_, nullptr); }},
-        {"balancer_assign",
-         [&](void* h) {
-           return pliant_balancer_assign(as<pliant_balancer_t>(h), &integer_, 1, nullptr, &assignment_, nullptr);
-         }},
-        {"assignment_look",
-         [&](void* h) { return pliant_assignment_look(as<pliant_assignment_t>(h), &assignment_view_, nullptr); }},
-        {"assignment_waiting",
-         [&](void* h) {
-           return pliant_assignment_waiting(as<pliant_assignment_t>(h), &integer_, 1, &waiting_, nullptr);
-         }},
-        {"learning_rate_make",
-         [&](void* h) { return pliant_learning_rate_make(as<pliant_config_t>(h), nullptr, &rate_, nullptr); }},
-        {"learning_rate_needs",
-         [&](void* h) { return pliant_learning_rate_needs(as<pliant_learning_rate_t>(h), &needs_, nullptr); }},
-        {"learning_rate_set_job_length",
-         [&](void* h) {
-           return pliant_learning_rate_set_job_length(as<pliant_learning_rate_t>(h), 1, &size_, nullptr);
-         }},
-        {"learning_rate_scaling",
-         [&](void* h) {
-           return pliant_learning_rate_scaling(as<pliant_learning_rate_t>(h), 0, &size_, 0, &scaling_, nullptr);
-         }},
-        {"learning_rate_commit",
-         [&](void* h) {
-           return pliant_learning_rate_commit(as<pliant_learning_rate_t>(h), 0, &size_, nullptr, 0, nullptr);
-         }},
-        {"learning_rate_save",
-         [&](void* h) {
-           return pliant_learning_rate_save(as<pliant_learning_rate_t>(h), nullptr, 0, &count_, nullptr);
-         }},
-        {"learning_rate_load",
-         [&](void* h) { return pliant_learning_rate_load(as<pliant_learning_rate_t>(h), "", 0, nullptr); }},
-        {"record_begin",
-         [&](void* h) {
-           return pliant_record_begin(job_.config.get(), plan_of(job_.config.get()).get(), as<pliant_batches_t>(h),
-                                      &record_, nullptr);
-         }},
-        {"record_open",
-         [&](void* h) {
-           return pliant_record_open("/nowhere", as<pliant_config_t>(h), plan_of(job_.config.get()).get(),
-                                     job_.batches.get(), &record_, nullptr);
-         }},
-        {"record_look", [&](void* h) { return pliant_record_look(as<pliant_record_t>(h), &record_facts_, nullptr); }},
-        {"record_start_generation",
-         [&](void* h) { return pliant_record_start_generation(as<pliant_record_t>(h), 1, "start", nullptr); }},
-        {"record_commit",
-         [&](void* h) { return pliant_record_commit(as<pliant_record_t>(h), nullptr, nullptr, 0, 0, nullptr); }},
-        {"record_keep_snapshot",
-         [&](void* h) { return pliant_record_keep_snapshot(as<pliant_record_t>(h), nullptr, 0, nullptr, 0, nullptr); }},
-        {"record_restore", [&](void* h) { return pliant_record_restore(as<pliant_record_t>(h), &restored_, nullptr); }},
-        {"session_config", [&](void* h) { return pliant_session_config(as<pliant_session_t>(h), &config_, nullptr); }},
-        {"session_start",
-         [&](void* h) { return pliant_session_start(as<pliant_session_t>(h), nullptr, &state_, nullptr); }},
-        {"session_next", [&](void* h) { return pliant_session_next(as<pliant_session_t>(h), &step_, nullptr); }},
-        {"session_scaling",
-         [&](void* h) { return pliant_session_scaling(as<pliant_session_t>(h), &scaling_, nullptr); }},
-        {"session_add",
-         [&](void* h) { return pliant_session_add(as<pliant_session_t>(h), 0, 0, nullptr, 0, nullptr); }},
-        {"session_add_piece",
-         [&](void* h) { return pliant_session_add_piece(as<pliant_session_t>(h), 0, 0, 0, nullptr, 1, nullptr); }},
-        {"session_commit",
-         [&](void* h) { return pliant_session_commit(as<pliant_session_t>(h), &committed_, nullptr); }},
-    };
-  }
-  /// The free functions, which take NULL.
-  static std::vector<Call> frees() {
-    return {
-        {"config_free", [](void* h) { return pliant_config_free(as<pliant_config_t>(h)); }},
-        {"planner_free", [](void* h) { return pliant_planner_free(as<pliant_planner_t>(h)); }},
-        {"plan_free", [](void* h) { return pliant_plan_free(as<pliant_plan_t>(h)); }},
-        {"dataset_free", [](void* h) { return pliant_dataset_free(as<pliant_dataset_t>(h)); }},
-        {"batches_free", [](void* h) { return pliant_batches_free(as<pliant_batches_t>(h)); }},
-        {"batch_free", [](void* h) { return pliant_batch_free(as<pliant_batch_t>(h)); }},
-        {"micro_batches_free", [](void* h) { return pliant_micro_batches_free(as<pliant_micro_batches_t>(h)); }},
-        {"balancer_free", [](void* h) { return pliant_balancer_free(as<pliant_balancer_t>(h)); }},
-        {"assignment_free", [](void* h) { return pliant_assignment_free(as<pliant_assignment_t>(h)); }},
-        {"record_free", [](void* h) { return pliant_record_free(as<pliant_record_t>(h)); }},
-        {"session_free", [](void* h) { return pliant_session_free(as<pliant_session_t>(h)); }},
-        {"learning_rate_free", [](void* h) { return pliant_learning_rate_free(as<pliant_learning_rate_t>(h)); }},
-    };
-  }
-
- private:
-  const CJob& job_;
-  int64_t integer_ = 0;
-  double real_ = 0;
-  int32_t truth_ = 0;
-  const char* text_ = nullptr;
-  uint64_t count_ = 0;
-  uint32_t needs_ = 0;
-  pliant_planner_t* planner_ = nullptr;
-  pliant_plan_t* plan_ = nullptr;
-  pliant_dataset_t* dataset_ = nullptr;
-  pliant_batches_t* batches_ = nullptr;
-  pliant_batch_t* batch_ = nullptr;
-  pliant_micro_batches_t* padded_ = nullptr;
-  pliant_balancer_t* balancer_ = nullptr;
-  pliant_assignment_t* assignment_ = nullptr;
-  pliant_learning_rate_t* rate_ = nullptr;
-  pliant_config_t* config_ = nullptr;
-  pliant_record_t* record_ = nullptr;
-  pliant_record_facts_t record_facts_ = PLIANT_INIT(pliant_record_facts_t);
-  pliant_restored_t restored_ = PLIANT_INIT(pliant_restored_t);
-  pliant_state_t state_ = PLIANT_INIT(pliant_state_t);
-  pliant_step_t step_ = PLIANT_INIT(pliant_step_t);
-  pliant_committed_t committed_ = PLIANT_INIT(pliant_committed_t);
-  pliant_run_options_t run_ = PLIANT_INIT(pliant_run_options_t);
-  pliant_planner_facts_t planner_facts_ = PLIANT_INIT(pliant_planner_facts_t);
-  pliant_plan_facts_t plan_facts_ = PLIANT_INIT(pliant_plan_facts_t);
-  pliant_lengths_t lengths_ = PLIANT_INIT(pliant_lengths_t);
-  pliant_epoch_summary_t summary_ = PLIANT_INIT(pliant_epoch_summary_t);
-  pliant_job_facts_t job_facts_ = PLIANT_INIT(pliant_job_facts_t);
-  pliant_batch_view_t view_ = PLIANT_INIT(pliant_batch_view_t);
-  pliant_batch_size_t size_ = PLIANT_INIT(pliant_batch_size_t);
-  pliant_micro_batches_view_t padded_view_ = PLIANT_INIT(pliant_micro_batches_view_t);
-  pliant_balancer_facts_t balancer_facts_ = PLIANT_INIT(pliant_balancer_facts_t);
-  pliant_assignment_view_t assignment_view_ = PLIANT_INIT(pliant_assignment_view_t);
-  pliant_waiting_t waiting_ = PLIANT_INIT(pliant_waiting_t);
-  pliant_scaling_t scaling_ = PLIANT_INIT(pliant_scaling_t);
-};
 
 struct Slow : pliant::capi::SerialHandle<pliant::capi::Tag::kBalancer> {
   static constexpr const char* kName = "balancer";
@@ -227,6 +27,23 @@ struct Own : pliant::capi::MakerHandle<pliant::capi::Tag::kSession> {
 };
 
 }  // namespace
+
+TEST_CASE("no function with a handle is left out below") {
+  const CJob job;
+  EveryCall calls(job);
+  std::set<std::string> named;
+  for (const auto& all : {calls.all(), EveryCall::frees()}) {
+    for (const Call& call : all) named.insert(std::string(call.name).substr(0, std::string(call.name).find(' ')));
+  }
+  const std::string text = read_all(std::string(PLIANT_SOURCE_DIR) + "/tests/capi/signatures.h");
+  const std::regex takes_handle(R"(pliant_(\w+)\((?:const )?(pliant_\w+_t)\* )");
+  const std::set<std::string> structs{"pliant_lengths_t", "pliant_sharing_t", "pliant_adamw_t"};
+  for (std::sregex_iterator at(text.begin(), text.end(), takes_handle), end; at != end; ++at) {
+    if (structs.count((*at)[2]) > 0) continue;
+    CAPTURE((*at)[1].str());
+    CHECK(named.count((*at)[1]) == 1);
+  }
+}
 
 TEST_CASE("every function refuses NULL for its handle") {
   const CJob job;
@@ -296,6 +113,52 @@ TEST_CASE("a handle that only its maker calls refuses every other thread") {
     }
   }).join();
   CHECK(refused == "this session is called by the thread that made it, and by no other");
+}
+
+TEST_CASE("a process that was forked is refused what only the maker of a handle calls, and frees nothing of it") {
+  const Own own;
+  const auto core = std::make_shared<pliant::capi::ShardedCore>();
+  pliant_sharded_t model(core);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const auto is_refused = [](auto&& call) {
+      try {
+        call();
+        return false;
+      } catch (const pliant::Error& error) {
+        return error.message().find("is the parent's: a process that was forked has none") != std::string::npos;
+      }
+    };
+    const bool all = is_refused([&] { static_cast<void>(pliant::capi::makers(&own)); }) &&
+                     is_refused([&] { pliant::capi::ShardedTurn{&model}; }) &&
+                     pliant_sharded_free(&model) == PLIANT_FAILED_PRECONDITION;
+    ::_exit(all ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a sharded model refuses calls of other threads while one is under way, and takes those of its callbacks") {
+  const auto core = std::make_shared<pliant::capi::ShardedCore>();
+  pliant_sharded_t model(core);
+  // Without a session there is no model; that is found after the threads are.
+  CHECK(pliant_sharded_end_pass(&model, nullptr) == PLIANT_FAILED_PRECONDITION);
+  CHECK(last_message() == "the session of this sharded model was freed");
+  core->caller = std::this_thread::get_id();
+  CHECK(pliant_sharded_end_pass(&model, nullptr) == PLIANT_FAILED_PRECONDITION);
+  CHECK(last_message() == "the session of this sharded model was freed");
+  CHECK(pliant_sharded_free(&model) == PLIANT_FAILED_PRECONDITION);
+  CHECK(last_message() == "this sharded model is not freed: a call on the sharded model is under way");
+  std::string refused;
+  std::thread([&] {
+    CHECK(pliant_sharded_end_pass(&model, nullptr) == PLIANT_FAILED_PRECONDITION);
+    refused = last_message();
+  }).join();
+  CHECK(refused == "another thread's call on this sharded model is under way");
+  core->caller = std::thread::id{};
 }
 
 TEST_CASE("a session outside of a job is refused with exit code 2") {

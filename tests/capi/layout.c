@@ -23,3 +23,17 @@ _Static_assert(PLIANT_LEVEL_DEBUG == 0 && PLIANT_LEVEL_INFO == 1 && PLIANT_LEVEL
                    PLIANT_DTYPE_F64 == 2 && PLIANT_DTYPE_I32 == 3 && PLIANT_DTYPE_I64 == 4 && PLIANT_DTYPE_U8 == 5 &&
                    PLIANT_DTYPE_F16 == 6 && PLIANT_DTYPE_BF16 == 7,
                "a constant has another number");
+_Static_assert(PLIANT_DEVICE_HOST_VISIBLE == 1 && PLIANT_DEVICE_FIXED_ORDER == 2 && PLIANT_DEVICE_SHARED_MEMORY == 4 &&
+                   PLIANT_DEVICE_EXCHANGE_MEMORY == 8 && PLIANT_DEVICE_WINDOW_MEMORY == 16 &&
+                   PLIANT_BUFFER_DEVICE == 1 && PLIANT_BUFFER_PINNED == 2 && PLIANT_BUFFER_SHARED == 3 &&
+                   PLIANT_BUFFER_EXCHANGE == 4 && PLIANT_BUFFER_WINDOW == 5 && PLIANT_ROLE_COMPUTE == 0 &&
+                   PLIANT_ROLE_GATHER == 1 && PLIANT_ROLE_SCATTER == 2 && PLIANT_ROLE_TO_DEVICE == 3 &&
+                   PLIANT_ROLE_TO_HOST == 4 && PLIANT_REDUCE_SUM == 1 && PLIANT_REDUCE_MIN == 2 &&
+                   PLIANT_REDUCE_MAX == 3 && PLIANT_COMMUNICATOR_ID_BYTES == 128 && PLIANT_SHARDED_FROZEN == 1 &&
+                   PLIANT_SHARDED_PERSISTENT == 2 && PLIANT_SHARDED_EXTERNAL == 4 && PLIANT_DIRECTION_FORWARD == 0 &&
+                   PLIANT_DIRECTION_BACKWARD == 1 && PLIANT_DIRECTION_RECOMPUTE == 2 && PLIANT_FLOATS_OF_NORM == 1024,
+               "a constant of devices, communicators or sharded models has another number");
+_Static_assert(PLIANT_GROUP_UNKNOWN == 0 && PLIANT_GROUP_START == 1 && PLIANT_GROUP_RESUME == 2 &&
+                   PLIANT_GROUP_LOSS == 3 && PLIANT_GROUP_LEAVE == 4 && PLIANT_GROUP_JOIN == 5 &&
+                   PLIANT_GROUP_FAULT == 6,
+               "a constant of reports has another number");

@@ -10,6 +10,9 @@
 
 #include "pliant.h"
 #include "scratch_folder.hpp"
+#include "thread_words.hpp"
+
+using pliant::test::thread_words;
 
 extern "C" {
 #include "capi/signatures.h"
@@ -77,25 +80,12 @@ TEST_CASE("the signature of every function of the C header is pinned") {
 }
 
 TEST_CASE("every function of the C header says in one word which thread may call it") {
-  const std::string text = pliant::test::read_all(std::string(PLIANT_SOURCE_DIR) + "/core/capi/include/pliant.h");
-  // A comment behind a declaration counts for it alone, one before it for the declarations up to the next comment.
-  const std::regex piece(R"(/\*[\s\S]*?\*/|PLIANT_API (?:int32_t|const char\*) [^;]*;)");
-  const std::regex comment_behind(R"(^ +/\*[\s\S]*?\*/)");
-  const std::regex thread(R"(\[(any|serial|maker)\] \*/$)");
-  std::string before;
   std::vector<std::string> without;
-  size_t declarations = 0;
-  for (std::sregex_iterator at(text.begin(), text.end(), piece), end; at != end; ++at) {
-    if (at->str()[0] == '/') {
-      before = at->str();
-      continue;
-    }
-    ++declarations;
-    const std::string after = at->suffix().str().substr(0, 200);
-    std::smatch behind;
-    const std::string& words = std::regex_search(after, behind, comment_behind) ? behind[0].str() : before;
-    if (!std::regex_search(words, thread)) without.push_back(at->str());
+  std::set<std::string> functions;
+  for (const auto& [function, word] : thread_words()) {
+    functions.insert(function);
+    if (word.empty()) without.push_back(function);
   }
-  CHECK(declarations == functions_of("/tests/capi/signatures.h").size());
+  CHECK(functions == functions_of("/tests/capi/signatures.h"));
   CHECK(without == std::vector<std::string>{});
 }

@@ -52,7 +52,7 @@ class OneOptionConfig {
       pliant::Config::open(path, needs, overrides);
       return "";
     } catch (const pliant::Error& error) {
-      CHECK(error.exit_code() == pliant::ExitCode::kUsage);
+      CHECK(error.origin() == pliant::Origin::kInput);
       return error.message();
     }
   }

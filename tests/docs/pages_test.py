@@ -10,8 +10,11 @@ In a page, an HTML comment before a fenced block says what the block is:
     <!-- config: FILE --> the same, which the page's commands find as FILE
     <!-- run -->          commands after `$ `, each with its output; `...` on a line of its own stands for any lines, … in a
                           line for what differs from run to run
-    <!-- run: PART -->    the same, where the build has the file PART.pliant.so or the program PART, and its text where that is tinylm
-Commands run in a copy of ROOT's samples, with BIN_DIR first in PATH. --update writes what they print into the pages.
+    <!-- run: PART -->    the same, where the build has the file PART.pliant.so or the program PART, and its text where that is tinylm; of
+                          python the Python package, of torch that and PyTorch
+    <!-- not run: WHY -->  commands that no test can run, such as those for a GPU
+A block of python, c or bash without such a comment is refused: nothing would notice when it is wrong.
+Commands run in a copy of ROOT's samples, with BIN_DIR first in PATH and then the Python that the package is built for. --update writes what they print into the pages.
 """
 import os
 import pathlib
@@ -22,6 +25,8 @@ import sys
 import tempfile
 
 BLOCK = re.compile(r"^<!-- (file|part|config|run)(?:: (\S+))? -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^(<!-- (?:file|part|config|run|not run)(?:: .+)? -->\n+)?```(\w*)\n.*?^```$", re.MULTILINE | re.DOTALL)
+HELD = ("python", "c", "bash")
 DATA_FILE = re.compile(r'^(?:text|lengths|loss_tokens) = "([^"/]+)"', re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
@@ -47,7 +52,8 @@ def commands_of(block):
 
 
 def output_of(command, bin_dir, folder):
-    environment = dict(os.environ, PATH=f"{bin_dir}{os.pathsep}{os.environ['PATH']}", LC_ALL="C.UTF-8")
+    environment = dict(os.environ, PATH=os.pathsep.join([str(bin_dir), str(python_of(bin_dir).parent), os.environ["PATH"]]), LC_ALL="C.UTF-8",
+                       PYTHONPATH=str(bin_dir.parent / "lib/python"), PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(command, shell=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode in (126, 127):
@@ -55,9 +61,18 @@ def output_of(command, bin_dir, folder):
     return done.stdout
 
 
+def python_of(bin_dir):
+    return bin_dir.parent / "libexec/python/python3"
+
+
 def is_left_out(part, bin_dir):
     if part is None:
         return False
+    if part in ("python", "torch"):
+        if not python_of(bin_dir).exists() or not list(bin_dir.parent.glob("lib/python/pliant/_core*.so")):
+            return True
+        look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({'torch' if part == 'torch' else 'numpy'!r}) is None)"
+        return subprocess.run([python_of(bin_dir), "-c", look], stdin=subprocess.DEVNULL, check=False).returncode != 0
     has_text = part != "tinylm" or default_text().exists()
     plugin = bin_dir.parent / f"lib/pliant/plugins-1/{part}.pliant.so"
     return not plugin.exists() and not ((bin_dir / part).exists() and has_text)
@@ -110,6 +125,10 @@ def check_page(page, root, bin_dir, folder):
         target = found.group(1)
         if "://" not in target and not (page.parent / target).exists():
             yield f"{page}:{line_of(text, found.start())}: the link to {target} leads nowhere"
+    for found in FENCE.finditer(text):
+        if found.group(2) in HELD and not found.group(1):
+            yield (f"{page}:{line_of(text, found.start())}: nothing holds this block of {found.group(2)}: quote a file that a test runs, as "
+                   "<!-- part: PATH -->, or show commands with what they print, as <!-- run -->")
     configs = []
     for found in BLOCK.finditer(text):
         kind, name, block = found.groups()

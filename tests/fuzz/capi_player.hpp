@@ -22,7 +22,10 @@ class Player {
   Player& operator=(const Player&) = delete;
 
   uint64_t below(uint64_t limit) { return random_() % limit; }
-  bool once_in(uint64_t times) { return below(times) == 0; }
+  bool once_in(uint64_t times) { return below(times) == 0 && !(is_careful_ && times > 2); }
+  /// From here on nothing is done that is seldom done: what is left is mostly right.
+  void be_careful() { is_careful_ = true; }
+  [[nodiscard]] bool is_careful() const { return is_careful_; }
 
   /// Mostly small, sometimes at a limit.
   int64_t number() {
@@ -46,11 +49,16 @@ class Player {
   Handle* handle() {
     const auto& own = std::get<std::vector<Handle*>>(pools_);
     if (!own.empty() && !once_in(5)) return own[below(own.size())];
-    if (once_in(3)) return nullptr;
+    if (is_careful_ || once_in(3)) return nullptr;
     if (once_in(3)) return reinterpret_cast<Handle*>(zeros_.data());
     void* other = nullptr;
     std::apply([&](const auto&... pool) { (take_other<Handle>(pool, other), ...); }, pools_);
     return static_cast<Handle*>(other);
+  }
+  /// The handles of a kind, which are freed at the end.
+  template <class Handle>
+  std::vector<Handle*>& pool() {
+    return std::get<std::vector<Handle*>>(pools_);
   }
   /// Where a call puts a handle; kept once the call has returned.
   template <class Handle>
@@ -100,6 +108,21 @@ class Player {
   static constexpr uint64_t kIntegers = 64;
   uint64_t count() { return below(kIntegers + 1); }
 
+  /// What streams read and write, which nothing else does.
+  const int64_t* from_stream() { return once_in(20) ? nullptr : from_.data(); }
+  int64_t* to_stream() { return once_in(20) ? nullptr : to_.data(); }
+  int32_t dtype() { return static_cast<int32_t>(below(9)); }
+  int32_t op() { return static_cast<int32_t>(below(5)); }
+  int32_t device() { return once_in(8) ? static_cast<int32_t>(small()) : 0; }
+  /// Waits for what was enqueued, whatever became of it: `status` goes on.
+  int32_t settled(int32_t status) {
+    for (pliant_stream_t* const stream : std::get<std::vector<pliant_stream_t*>>(pools_)) {
+      const int32_t ended = pliant_stream_synchronize(stream, nullptr);
+      CHECK(ended != PLIANT_INTERNAL);
+    }
+    return status;
+  }
+
   pliant_error_t* error() { return room<pliant_error_t>(); }
 
   /// Keeps what the last call handed out.
@@ -110,11 +133,15 @@ class Player {
 
  private:
   using Bytes = std::array<unsigned char, 1024>;
-  using Pools = std::tuple<std::vector<pliant_config_t*>, std::vector<pliant_planner_t*>, std::vector<pliant_plan_t*>,
-                           std::vector<pliant_dataset_t*>, std::vector<pliant_batches_t*>, std::vector<pliant_batch_t*>,
-                           std::vector<pliant_micro_batches_t*>, std::vector<pliant_balancer_t*>,
-                           std::vector<pliant_assignment_t*>, std::vector<pliant_learning_rate_t*>,
-                           std::vector<pliant_session_t*>, std::vector<pliant_record_t*>>;
+  using Pools =
+      std::tuple<std::vector<pliant_config_t*>, std::vector<pliant_planner_t*>, std::vector<pliant_plan_t*>,
+                 std::vector<pliant_dataset_t*>, std::vector<pliant_batches_t*>, std::vector<pliant_batch_t*>,
+                 std::vector<pliant_micro_batches_t*>, std::vector<pliant_balancer_t*>,
+                 std::vector<pliant_assignment_t*>, std::vector<pliant_learning_rate_t*>,
+                 std::vector<pliant_session_t*>, std::vector<pliant_record_t*>, std::vector<pliant_accelerator_t*>,
+                 std::vector<pliant_buffer_t*>, std::vector<pliant_stream_t*>, std::vector<pliant_event_t*>,
+                 std::vector<pliant_communicator_t*>, std::vector<pliant_sharded_t*>, std::vector<pliant_imported_t*>,
+                 std::vector<pliant_report_t*>, std::vector<pliant_comparison_t*>>;
 
   uint32_t size_for(size_t right) {
     const auto size = static_cast<uint32_t>(right);
@@ -160,15 +187,28 @@ class Player {
     free_pool(&pliant_assignment_free);
     free_pool(&pliant_learning_rate_free);
     free_pool(&pliant_record_free);
+    free_pool(&pliant_communicator_free);
+    free_pool(&pliant_stream_free);
+    free_pool(&pliant_event_free);
+    free_pool(&pliant_buffer_free);
+    free_pool(&pliant_accelerator_free);
+    free_pool(&pliant_imported_free);
+    free_pool(&pliant_report_free);
+    free_pool(&pliant_comparison_free);
+    free_pool(&pliant_session_free);
+    free_pool(&pliant_sharded_free);
   }
 
   std::mt19937_64 random_;
+  bool is_careful_ = false;
   Pools pools_;
   Pools slots_;
   std::vector<std::unique_ptr<Bytes>> rooms_;
   alignas(8) std::array<unsigned char, 64> zeros_{};
   std::array<uint64_t, 4> values_{};
   std::array<int64_t, kIntegers> integers_{};
+  std::array<int64_t, kIntegers> from_{};
+  std::array<int64_t, kIntegers> to_{};
 };
 
 }  // namespace pliant::test

@@ -63,7 +63,7 @@ TEST_CASE("a config is opened or refused with findings, whatever is in it") {
       write_all(again, config.resolved_toml());
       CHECK(Config::open(again, {"elasticity"}, overrides).resolved_toml() == config.resolved_toml());
     } catch (const Error& error) {
-      CHECK((error.exit_code() == ExitCode::kUsage || error.exit_code() == ExitCode::kPlugin));
+      CHECK((error.origin() == Origin::kInput || error.origin() == Origin::kPlugin));
       CHECK(error.message().size() > 10);
     }
   });
@@ -75,7 +75,7 @@ TEST_CASE("a line of a worker or of the agent is a message or is refused, and a 
       to_line(elastic::FromWorker(elastic::Vote{3, 7, 99, 1.5, 12, 0.1})),
       to_line(elastic::FromWorker(elastic::Broken{3, "no room", elastic::BreakCause::kShortage})),
       to_line(elastic::FromWorker(elastic::SnapshotWritten{3, "snapshots/x", ""})),
-      to_line(elastic::FromWorker(elastic::Refused{5, 2, "budget"})),
+      to_line(elastic::FromWorker(elastic::Refused{5, Origin::kInput, "budget"})),
       to_line(elastic::ToWorker(elastic::Commit{4, true, "snapshots/y"})),
       to_line(elastic::ToWorker(elastic::Save{4, "snapshots/y"})),
       to_line(elastic::ToWorker(elastic::Form{})),
@@ -138,7 +138,12 @@ TEST_CASE("a damaged snapshot or lengths file is refused before anybody uses a b
   dataset.loss_tokens = {2, 0, 3, 0, 4};
   REQUIRE(data::write_dataset_once(lengths, dataset).has_value());
   const std::string whole_lengths = read_all(lengths);
-  fuzz({whole_snapshot, whole_lengths}, {}, [&](std::string_view text) {
+  std::filesystem::remove(lengths);
+  dataset.rows = {{0, 2, 5}, {4, 0, 2, 1, 3}};
+  dataset.costs = {2, 7, 1, 8, 2};
+  REQUIRE(data::write_dataset_once(lengths, dataset).has_value());
+  const std::string whole_rows = read_all(lengths);
+  fuzz({whole_snapshot, whole_lengths, whole_rows}, {}, [&](std::string_view text) {
     write_all(snapshot, std::string(text));
     std::string seen;
     const auto header = elastic::read_snapshot(
@@ -146,7 +151,7 @@ TEST_CASE("a damaged snapshot or lengths file is refused before anybody uses a b
     CHECK(header.has_value() == (text == whole_snapshot));
     CHECK(seen == (header ? state : ""));
     write_all(lengths, std::string(text));
-    CHECK(data::read_dataset(lengths).has_value() == (text == whole_lengths));
+    CHECK(data::read_dataset(lengths).has_value() == (text == whole_lengths || text == whole_rows));
   });
 }
 
@@ -218,7 +223,7 @@ TEST_CASE("a DeepSpeed config is refused, or becomes a document that opens") {
       toml = import_deepspeed(text).toml;
       ++imported;
     } catch (const Error& error) {
-      CHECK(error.exit_code() == ExitCode::kUsage);
+      CHECK(error.origin() == Origin::kInput);
       return;
     }
     write_all(file, toml);
@@ -238,7 +243,7 @@ TEST_CASE("an injection on the command line is understood or refused with the gr
            CHECK(kill.step >= 0);
            CHECK((kill.agent || kill.rank >= 0));
          } catch (const Error& error) {
-           CHECK(error.exit_code() == ExitCode::kUsage);
+           CHECK(error.origin() == Origin::kInput);
          }
        });
 }

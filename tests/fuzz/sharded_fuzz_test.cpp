@@ -8,12 +8,12 @@
 #include "pliant/config.hpp"
 #include "pliant/error.hpp"
 #include "scratch_folder.hpp"
-#include "sharded/ownership.hpp"
+#include "sharded/files/safetensors_header.hpp"
 #include "sharded/rehearsal.hpp"
-#include "sharded/safetensors_header.hpp"
-#include "sharded/trace_log.hpp"
-#include "sharded/trace_report.hpp"
-#include "sharded/traced_program.hpp"
+#include "sharded/shards/ownership.hpp"
+#include "sharded/trace/trace_log.hpp"
+#include "sharded/trace/trace_report.hpp"
+#include "sharded/trace/traced_program.hpp"
 #include "unit/sharded/traces.hpp"
 
 using namespace pliant;

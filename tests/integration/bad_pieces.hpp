@@ -32,47 +32,47 @@ class BadPieces {
 
   explicit BadPieces(pliant::Session& session) : session_(session) {}
 
-  void add(pliant::Step& step, const pliant::MicroBatch& micro, double loss, std::span<const float> gradient) {
+  void add(pliant::Step& step, pliant::RowRange rows, double loss, std::span<const float> gradient) {
     const pliant::Buffer there(session_.accelerator(), session_.device(), gradient.size_bytes());
     session_.stream().copy(there.pointer(), gradient.data(), gradient.size_bytes());
     const auto* const from = static_cast<const float*>(there.pointer());
     const uint64_t size = gradient.size();
     const uint64_t half = size / 2;
-    refuse_foreign(step, micro, size);
-    refuse(step, micro, {0, size + 1, from}, "gradient_size() said");
-    refuse(step, micro, {half, size, from}, "gradient_size() said");
-    refuse(step, micro, {0, size, nullptr}, "is a null pointer");
-    refuse(step, micro, {0, half, from, static_cast<pliant::DType>(99)}, "has the type 99");
-    refuse(step, {{micro.rows.first + 1, micro.rows.count}}, {0, half, from}, "is out of order");
-    step.add_piece(micro, {0, half, from});
-    refuse(step, micro, {0, half, from}, "overlaps a piece that was added before");
-    refuse(step, micro, {half - 1, 2, from}, "overlaps a piece that was added before");
-    refuse(step, micro, {0, size, from}, "overlaps a piece that was added before");
-    must_refuse("lacks elements", [&] { step.add(micro, loss); });
-    refuse_foreign(step, micro, size);
-    step.add_piece(micro, {half, size - half, from + half});
-    step.add(micro, loss);
-    must_refuse("is out of order", [&] { step.add(micro, loss); });
-    refuse(step, micro, {0, half, from}, "is out of order");
+    refuse_foreign(step, rows, size);
+    refuse(step, rows, {0, size + 1, from}, "gradient_size() said");
+    refuse(step, rows, {half, size, from}, "gradient_size() said");
+    refuse(step, rows, {0, size, nullptr}, "is a null pointer");
+    refuse(step, rows, {0, half, from, static_cast<pliant::DType>(99)}, "has the type 99");
+    refuse(step, {rows.first + 1, rows.count}, {0, half, from}, "is out of order");
+    step.add_piece(rows, {0, half, from});
+    refuse(step, rows, {0, half, from}, "overlaps a piece that was added before");
+    refuse(step, rows, {half - 1, 2, from}, "overlaps a piece that was added before");
+    refuse(step, rows, {0, size, from}, "overlaps a piece that was added before");
+    must_refuse("lacks elements", [&] { step.add(rows, loss); });
+    refuse_foreign(step, rows, size);
+    step.add_piece(rows, {half, size - half, from + half});
+    step.add(rows, loss);
+    must_refuse("is out of order", [&] { step.add(rows, loss); });
+    refuse(step, rows, {0, half, from}, "is out of order");
     session_.stream().synchronize();  // before the piece is freed
   }
   /// When the step is committed, or has been given up.
-  static void add_late(pliant::Step& step, const pliant::MicroBatch& micro, std::span<const float> gradient) {
-    refuse(step, micro, {0, gradient.size(), gradient.data()}, "were added already");
+  static void add_late(pliant::Step& step, pliant::RowRange rows, std::span<const float> gradient) {
+    refuse(step, rows, {0, gradient.size(), gradient.data()}, "were added already");
   }
 
  private:
-  static void refuse(pliant::Step& step, const pliant::MicroBatch& micro, const pliant::GradientPiece& piece,
+  static void refuse(pliant::Step& step, pliant::RowRange rows, const pliant::GradientPiece& piece,
                      const std::string& words) {
-    must_refuse(words, [&] { step.add_piece(micro, piece); });
+    must_refuse(words, [&] { step.add_piece(rows, piece); });
   }
   /// Memory that is none for this rank. The second half of the gradient, which has not been added.
-  void refuse_foreign(pliant::Step& step, const pliant::MicroBatch& micro, uint64_t size) {
+  void refuse_foreign(pliant::Step& step, pliant::RowRange rows, uint64_t size) {
     const pliant::Accelerator& accelerator = session_.accelerator();
     const int32_t device = session_.device();
     const uint64_t half = size / 2;
     const uint64_t count = size - half;
-    refuse(step, micro, {half, count, nowhere()}, "is memory of neither the accelerator nor this process");
+    refuse(step, rows, {half, count, nowhere()}, "is memory of neither the accelerator nor this process");
     if (!kKeepsFreed || !accelerator.properties(device).host_visible) {
       const void* freed = nullptr;
       {
@@ -80,14 +80,14 @@ class BadPieces {
         const pliant::Buffer gone(accelerator, device, kLarge);
         freed = gone.pointer();
       }
-      refuse(step, micro, {half, count, freed}, "it was freed, or the pointer is wrong");
+      refuse(step, rows, {half, count, freed}, "it was freed, or the pointer is wrong");
     }
     const pliant::Buffer narrow(accelerator, device, count * sizeof(float) - 4);
-    refuse(step, micro, {half, count, narrow.pointer()}, "exceeds its allocation");
+    refuse(step, rows, {half, count, narrow.pointer()}, "exceeds its allocation");
     if (accelerator.device_count() == 1) return;
     const int32_t next = (device + 1) % accelerator.device_count();
     const pliant::Buffer foreign(accelerator, next, count * sizeof(float));
-    refuse(step, micro, {half, count, foreign.pointer()},
+    refuse(step, rows, {half, count, foreign.pointer()},
            fmt::format("is memory of device {}, but this rank computes on device {}", next, device));
   }
 

@@ -1,8 +1,14 @@
 // Balancers in whole jobs: they move work, never a bit of the weights.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "integration/job_runner.hpp"
 
@@ -119,10 +125,90 @@ TEST_CASE("a job that fits costs to times ends with the same weights, whatever t
   CHECK(job.snapshot() == plain.snapshot());
 }
 
+namespace {
+
+/// `toml` of a job that waits for a replacement.
+std::string with_all(std::string toml, int workers) {
+  return toml.replace(toml.find("[sampler]"), 0, fmt::format("min_gpus = {}\n", workers));
+}
+
+std::string moody_config(const std::string& run_keys) {
+  return toy_config(run_keys) + "[balancer]\nuse = \"moody\"\npath = \"" + PLIANT_TEST_MOODY_BALANCER + "\"\n";
+}
+
+}  // namespace
+
+TEST_CASE("workers whose balancers disagree end the job before a step, both named") {
+  const Environment mood(std::map<std::string, std::string>{{"TEST_MOOD", "rank"}});
+  JobRunner job;
+  job.config(moody_config("workers = 2\ndeterministic = true"));
+  const Ended ended = job.run({"run", "pliant.toml", "--json"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "there is no majority (worker 0: answers of digest "));
+  CHECK(has(ended.err, ", worker 1: answers of digest "));
+  CHECK(job.processes_left() == 0);
+}
+
+TEST_CASE(
+    "a worker whose balancer answers otherwise than the job's is named and replaced, and disturbs no generation") {
+  const Environment mood(std::map<std::string, std::string>{{"TEST_MOOD", "restart"}});
+  JobRunner job;
+  job.config(moody_config("workers = 2\ndeterministic = true"));
+  const Ended ended = job.run_json({"--inject", "kill:rank=1,step=5"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 2);
+  CHECK(has(ended.err, "has another balancer or learning-rate rule than the other workers (answers of digest "));
+  CHECK(job.ledger("generation").size() <= 3);
+  CHECK(ended.summary["samples_used_once"] == 203);
+}
+
+TEST_CASE("a worker whose balancer differs only in later steps is named and replaced before such a step is committed") {
+  const Environment mood(std::map<std::string, std::string>{{"TEST_MOOD", "later"}});
+  JobRunner job;
+  job.config(with_all(moody_config("workers = 2\ndeterministic = true"), 2));
+  const Ended ended = job.run_json({"--inject", "kill:rank=1,step=5"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 2);
+  CHECK(has(ended.err,
+            "got another assignment of step 5 from its balancer than the agent and was killed; plugins must be the "
+            "same on all machines"));
+  CHECK_FALSE(has(ended.err, "has another balancer"));
+  CHECK(ended.summary["samples_used_once"] == 203);
+  CHECK(ended.summary["samples_repeated"] == 0);
+  JobRunner plain;
+  plain.config(toy_config("workers = 1\ndeterministic = true"));
+  REQUIRE(plain.run({"run", "pliant.toml", "--json"}).exit_code == 0);
+  CHECK(job.snapshot() == plain.snapshot());
+}
+
+TEST_CASE("a worker with another build of a plugin that gives the same answers takes part, and its file is named") {
+  namespace fs = std::filesystem;
+  const Environment mood(std::map<std::string, std::string>{{"TEST_MOOD", "none"}});
+  JobRunner job;
+  const fs::path own = job.folder() / "libmoody.so";
+  fs::copy_file(PLIANT_TEST_MOODY_BALANCER, own);
+  job.config(with_all(toy_config("workers = 2\ndeterministic = true", "step_ms = 20"), 2) +
+             "[balancer]\nuse = \"moody\"\npath = \"libmoody.so\"\n");
+  const pid_t pid = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(pid, 3));
+  fs::copy_file(own, job.folder() / "other.so");
+  std::ofstream(job.folder() / "other.so", std::ios::app) << "built by another compiler";
+  fs::rename(job.folder() / "other.so", own);  // what runs keeps what it has opened
+  ::kill(job.worker(1), SIGKILL);
+  const Ended ended = job.wait(pid);
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 1);
+  CHECK(has(ended.err, "has other plugin files than the workers that the job began with (balancer moody 1.0.0 "));
+  CHECK(ended.summary["samples_used_once"] == 203);
+}
+
 TEST_CASE("a balancer whose processes disagree ends the job with its step") {
   JobRunner job;
-  job.config(toy_config("workers = 2\ndeterministic = true") + "[balancer]\nuse = \"moody\"\npath = \"" +
-             std::string(PLIANT_TEST_MOODY_BALANCER) + "\"\n");
+  job.config(moody_config("workers = 2\ndeterministic = true"));
   const Ended ended = job.run({"run", "pliant.toml", "--json"});
   INFO(ended.err);
   CHECK(ended.exit_code == 3);

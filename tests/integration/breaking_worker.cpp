@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iosfwd>
+#include <pliant/exit_code.hpp>
 #include <pliant/session.hpp>
 #include <pliant/sharded.hpp>
 #include <span>
@@ -57,9 +58,9 @@ int main() try {
   const bool breaks = is("RANK", "1") && is("TORCHELASTIC_RESTART_COUNT", "0");
   while (pliant::Step* const step = session.next()) {
     const bool computed = step->attempt([&] {
-      for (const pliant::MicroBatch& micro : step->micro_batches()) {
-        pass(model, root, weights, micro.rows);
-        step->add(micro, 1.0);
+      for (const pliant::RowRange rows : step->micro_batches()) {
+        pass(model, root, weights, rows);
+        step->add(rows, 1.0);
       }
     });
     if (!computed || !step->commit()) continue;
@@ -76,5 +77,5 @@ int main() try {
   }
 } catch (const pliant::Error& error) {
   std::fprintf(stderr, "breaking_worker: %s\n", error.message().c_str());
-  return static_cast<int>(error.exit_code());
+  return static_cast<int>(pliant::exit_code_of(error));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "integration/job_machines.hpp"
 
@@ -54,6 +55,40 @@ TEST_CASE("a reduction that has no memory left is made again by the workers that
       CHECK(ended.summary["generations"] == 2);
     }
     if (machine.has_kernels) CHECK_MESSAGE(in_reduction == 2, machine.name);
+  }
+}
+
+TEST_CASE("a device that has no room for the state twice has enough for snapshots, joins and a resume") {
+  // Of 16 MiB each: the weights, three arrays that the trainer computes with, and the sum of gradients.
+  constexpr int64_t kArrays = 5;
+  constexpr int64_t kWeights = int64_t{4} << 20;
+  constexpr int64_t kSpare = int64_t{12} << 20;  // less than the weights once more
+  for (const Machine& machine : doubles()) {
+    if (!machine.has_kernels) continue;
+    INFO(machine.name);
+    JobRunner job;
+    std::string config = config_on(machine, "workers = 2\nmax_steps = 2\nmax_restarts = 1\n");
+    for (const auto& [from, to] : {std::pair{"weights = 3001", "weights = 4194304"}, {"[2, 4]", "[16]"}})
+      config.replace(config.find(from), std::string(from).size(), to);
+    job.config(config);
+    {
+      const On on(with(machine, {"MEMORY_BYTES", std::to_string(kArrays * 4 * kWeights)}));
+      const Ended ended = job.run_json();
+      CHECK(ended.exit_code != 0);
+      CHECK(has(ended.err, "not enough memory"));
+    }
+    const On on(with(machine, {"MEMORY_BYTES", std::to_string(kArrays * 4 * kWeights + kSpare)}));
+    const Ended killed = job.run_json({"--inject", "kill:rank=1,step=1,at=forward"});
+    INFO(killed.err);
+    REQUIRE(killed.exit_code == 0);
+    CHECK(killed.summary["restarts"] == 1);
+    CHECK(killed.summary["samples_missing"] == 0);
+    CHECK_FALSE(has(killed.err, "not enough memory"));
+    const Ended resumed = job.run_json({"--resume", "--set", "run.max_steps=3"});
+    INFO(resumed.err);
+    REQUIRE(resumed.exit_code == 0);
+    CHECK(resumed.summary["resumed_from"] == 2);
+    CHECK_FALSE(has(resumed.err, "not enough memory"));
   }
 }
 

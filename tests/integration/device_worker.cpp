@@ -93,14 +93,14 @@ void train(pliant::Session& session) {
   for (size_t id = 0; id < lengths.size(); ++id) lengths[id] = static_cast<int32_t>(3 + id * 37 % 29);
   session.start({lengths, {}, {}, 0}, model);
   while (pliant::Step* const step = session.next()) {
-    for (const pliant::MicroBatch& micro : step->micro_batches()) {
+    for (const pliant::RowRange rows : step->micro_batches()) {
       double tokens = 0;
       double labels = 0;
-      for (const int64_t id : step->batch().ids_of(micro.rows)) {
+      for (const int64_t id : step->batch().ids_of(rows)) {
         tokens += lengths[static_cast<size_t>(id)];
         labels += lengths[static_cast<size_t>(id)] * static_cast<double>(id % 7) / 7;
       }
-      step->add(micro, tokens, model.gradient(tokens, labels));
+      step->add(rows, tokens, model.gradient(tokens, labels));
     }
     const auto committed = step->commit();
     if (!committed) continue;

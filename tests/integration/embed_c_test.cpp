@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "integration/given_rows.hpp"
 #include "integration/job_runner.hpp"
 
 using namespace pliant::test;
@@ -45,6 +46,32 @@ const std::string& undisturbed() {
   return one;
 }
 
+/// The same over rows that another program packed, which lie beside it.
+std::string config_of_rows(const JobRunner& job, const std::string& run_keys) {
+  write_rows(job.folder(), packed(600));
+  std::string text = embed_config(run_keys);
+  return text.replace(text.find("[lr]"), 0,
+                      "[sampler]\nuse = \"rows\"\n[sampler.rows]\noffsets = \"offsets.npy\"\nids = \"ids.npy\"\n"
+                      "order = \"random\"\n\n");
+}
+
+/// The config of another program of the sample's source.
+std::string variant_config(const char* program) {
+  std::string config = embed_config("workers = 2");
+  const std::string command = "command = [\"embed_c\"]";
+  REQUIRE(config.find(command) != std::string::npos);
+  config.replace(config.find(command), command.size(),
+                 fmt::format("command = [\"{}/{}\"]", PLIANT_TEST_BIN_DIR, program));
+  return config;
+}
+
+void check_variant(const char* program) {
+  JobRunner job;
+  job.config(variant_config(program));
+  check_whole(job, job.run_json());
+  CHECK(job.snapshot() == undisturbed());
+}
+
 }  // namespace
 
 TEST_CASE("the trainer in C has at most 150 lines") {
@@ -67,6 +94,30 @@ TEST_CASE("the trainer in C ends with the same bits at every number of workers")
     check_whole(job, job.run_json());
     CHECK(job.snapshot() == undisturbed());
   }
+}
+
+TEST_CASE("the trainer in C that takes its gradient where it lies on the device ends with the same bits") {
+  check_variant("embed_c_on_device");
+}
+
+TEST_CASE("a start in C that was refused for its arrays is tried again with others, and no bit changes") {
+  check_variant("embed_c_starts_again");
+}
+
+TEST_CASE("a trainer in C says what it is busy with, gives metrics and results, looks ahead, and ends the job early") {
+  JobRunner job;
+  job.config(variant_config("embed_c_long_lived"));
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 0);
+  CHECK(ended.summary["outcome"] == "ended early");
+  CHECK(has(ended.summary["reason"].get<std::string>(), "it is good"));
+  CHECK(ended.summary["steps"] == 12);
+  CHECK(ended.summary["metrics"]["half"] == 0.5);
+  CHECK(ended.summary["metrics"]["ranks"] == 2);
+  CHECK(ended.summary["evaluations"].size() == 12);
+  CHECK(has(read_all((job.latest() / "logs" / "rank-0.log").string()), "wrote a snapshot"));
 }
 
 TEST_CASE("the trainer in C that is killed at every point of a step ends with the same bits") {
@@ -107,6 +158,25 @@ TEST_CASE("the trainer in C shrinks, is resumed at other sizes after its agent d
   check_whole(job, ended);
   CHECK(ended.summary["resumed_from"] == 12);
   CHECK(job.snapshot() == undisturbed());
+}
+
+TEST_CASE(
+    "the trainer in C over rows of a packer is killed, and resumed at another size, and ends with the same bits") {
+  JobRunner alone;
+  alone.config(config_of_rows(alone, "workers = 1"));
+  check_whole(alone, alone.run_json());
+  CHECK(alone.snapshot() != undisturbed());  // whose rows are sequences
+  JobRunner job;
+  job.config(config_of_rows(job, "workers = 4\nsnapshot_every = 4"));
+  const Ended killed =
+      job.run_json({"--inject", "kill:rank=2,step=5,at=vote", "--inject", "kill:agent,step=14,at=commit"});
+  REQUIRE(killed.exit_code == 128 + SIGKILL);
+  while (job.processes_left() > 0) {  // as above
+  }
+  const Ended ended = job.run_json({"--resume", "--workers", "2"});
+  check_whole(job, ended);
+  CHECK(ended.summary["resumed_from"] == 12);
+  CHECK(job.snapshot() == alone.snapshot());
 }
 
 TEST_CASE("the trainer in C outside of a job says how to start it, and ends with exit code 2") {

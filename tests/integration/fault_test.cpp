@@ -182,6 +182,35 @@ TEST_CASE("a worker that dies at its start is replaced") {
   check_survived(misbehave(job, "exit_at_start"), "worker 1 exited with code 1");
 }
 
+TEST_CASE("ranks that say that they are busy, one or all, are no hang, and nor are those that wait for them") {
+  for (const int rank : {1, -1}) {
+    CAPTURE(rank);
+    JobRunner job;
+    job.config(toy_config("workers = 4\nhang_timeout_s = 1", misbehaving("busy", rank, 3)));
+    const Ended ended = job.run_json();
+    check_survived(ended, "");
+    CHECK(ended.summary["restarts"] == 0);
+    CHECK(ended.summary["generations"] == 1);
+  }
+}
+
+TEST_CASE("a rank that is busy for longer than it said is killed and named, with what it did") {
+  JobRunner job;
+  job.config(toy_config("workers = 4\nhang_timeout_s = 1", misbehaving("busy_too_long", 1, 3)));
+  const Ended ended = job.run_json();
+  check_survived(ended, "with evaluation, for which it had announced 1.5 s at most, and was killed");
+  CHECK(has(ended.err, "rank 1 (worker 1) was busy for "));
+  CHECK_FALSE(has(ended.err, "rank 0 (worker 0) was busy"));
+}
+
+TEST_CASE("a worker that says at its start that it is busy may take longer than start_timeout_s") {
+  JobRunner job;
+  job.config(toy_config("workers = 4\nstart_timeout_s = 2", misbehaving("busy_at_start", 1, 0)));
+  const Ended ended = job.run_json();
+  check_survived(ended, "");
+  CHECK(ended.summary["restarts"] == 0);
+}
+
 TEST_CASE("a worker that hangs at its start is named, killed and replaced") {
   JobRunner job;
   check_survived(misbehave(job, "hang_at_start", "start_timeout_s = 2"), "worker 1 was not ready 2 s after its start");

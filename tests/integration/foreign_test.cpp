@@ -213,7 +213,7 @@ TEST_CASE("the foreign sample breaks down once, is restarted and finds the line 
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(ended.summary["restarts"] == 1);
-  CHECK(ended.err.find("rank 1 breaks down, as it was told to") != std::string::npos);
+  CHECK(ended.err.find("rank 1 breaks down, as --crash-at asks") != std::string::npos);
   CHECK(ended.err.find("attempt 1, from step 20") != std::string::npos);
   CHECK(ended.err.find("done: y = 2.99 x + -2.00") != std::string::npos);
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pliant/exit_code.hpp"
 #include "pliant/log.hpp"
 #include "pliant/session.hpp"
 
@@ -84,7 +85,7 @@ void train(Guest& guest, const fs::path& run) {
   while (pliant::Step* const step = session.next()) {
     guest.look("next");
     const std::array<float, 1> gradient{1};
-    for (const pliant::MicroBatch& micro : step->micro_batches()) step->add(micro, 1, gradient);
+    for (const pliant::RowRange rows : step->micro_batches()) step->add(rows, 1, gradient);
     if (const auto committed = step->commit()) model.apply(committed->gradient(), step->learning_rate());
     guest.look("commit");
   }
@@ -100,7 +101,7 @@ int main() {
     train(guest, run);
   } catch (const pliant::Error& error) {
     std::ofstream(fs::path(run) / "guest.txt") << error.message() << "\n";
-    return static_cast<int>(error.exit_code());
+    return static_cast<int>(pliant::exit_code_of(error));
   }
   guest.look("the end of the session");
   std::ofstream(fs::path(run) / "guest.txt") << guest.found();

@@ -50,6 +50,30 @@ TEST_CASE("a measured rate is bitwise the same at 1, 2 and 4 workers and after d
   }
 }
 
+TEST_CASE(
+    "a worker whose rule answers otherwise in later steps only is named and replaced before such a step is committed") {
+  const auto config = [](int workers) {
+    std::string toml = toy_config(fmt::format("workers = {}\ndeterministic = true", workers));
+    toml.replace(toml.find("[sampler]"), 0, fmt::format("min_gpus = {}\n", workers));
+    const std::string rule = "use = \"sqrt\"\n";
+    return toml.replace(toml.find(rule), rule.size(),
+                        fmt::format("use = \"moody\"\npath = \"{}\"\n", PLIANT_TEST_MOODY_RULE));
+  };
+  JobRunner plain;
+  plain.config(config(1));
+  REQUIRE(plain.run_json().exit_code == 0);
+  JobRunner job;
+  job.config(config(4));
+  const Ended ended = job.run_json({"--inject", "kill:rank=1,step=5"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 2);
+  CHECK(has(ended.err,
+            "got other answers for step 10 from its learning-rate rules than the other ranks (rate 0.02) and was"));
+  CHECK(job.snapshot() == plain.snapshot());
+  CHECK(ended.summary["samples_repeated"] == 0);
+}
+
 TEST_CASE("a rule that is not valid for the optimizer ends the job with its reason") {
   JobRunner job;
   job.config(toy_config("workers = 1"));

@@ -56,6 +56,8 @@ TEST_CASE("a spare that is stopped gets no rank when another dies") {
   REQUIRE(job.wait_for_commits(agent, 4));  // three are left, and two of them are ranks
   const pid_t spare = job.worker(2);
   ::kill(spare, SIGSTOP);
+  const auto is_stopped = [&] { return has(read_all(fmt::format("/proc/{}/stat", spare)), ") T "); };
+  REQUIRE(JobRunner::wait_until(agent, is_stopped));
   ::kill(job.worker(1), SIGKILL);
   CHECK(job.wait_for_words(agent, "generation 3: 1 rank from step"));
   ::kill(spare, SIGCONT);

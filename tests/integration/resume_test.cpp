@@ -146,6 +146,29 @@ TEST_CASE("a resume with other data or another plan is refused and changes nothi
   CHECK(job.run({"run", "pliant.toml", "--resume"}).exit_code == 0);
 }
 
+TEST_CASE(
+    "a resume with another learning-rate rule is refused by the names of both, and a balancer may be another one") {
+  JobRunner job;
+  job.config(toy_config("workers = 2\ndeterministic = true\nsnapshot_every = 2", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml", "--json"});
+  REQUIRE(job.wait_for_commits(pid, 4));
+  ::kill(pid, SIGINT);
+  REQUIRE(job.wait(pid).exit_code == 130);
+  const std::string before = job.snapshot();
+  const std::string config = pliant::test::read_all(job.latest() / "config.toml");
+  const Ended refused =
+      job.run({"run", "pliant.toml", "--resume", "--set", "lr.use=linear", "--set", "balancer.use=lpt"});
+  INFO(refused.err);
+  CHECK(refused.exit_code == 2);
+  CHECK(has(refused.err, "the saved learning-rate state belongs to rule 'sqrt', but [lr] uses 'linear'"));
+  CHECK(job.snapshot() == before);
+  CHECK(pliant::test::read_all(job.latest() / "config.toml") == config);
+  const Ended resumed = job.run({"run", "pliant.toml", "--resume", "--set", "balancer.use=lpt"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(job.snapshot() == whole_run());
+}
+
 TEST_CASE("a resume over a ledger that used other samples than the plan gives is refused with the step") {
   JobRunner job;
   job.config(toy_config("workers = 2\nsnapshot_every = 2", "step_ms = 20"));
@@ -206,6 +229,34 @@ TEST_CASE("every stopped run says how to go on, and what it says goes on, and a 
   REQUIRE(resumed.exit_code == 0);
   CHECK(resumed.summary["samples_used_once"] == 203);
   CHECK(resumed.summary["resume"].is_null());
+}
+
+TEST_CASE(
+    "a snapshot that the config does not fit ends a resume at once, changes no config, and what it says goes on") {
+  constexpr const char* kSaid = "the state has other arrays: array 1 is low f32[";
+  JobRunner job;
+  job.config(toy_config("workers = 2", "step_ms = 20"));
+  const pid_t pid = job.start({"run", "pliant.toml"});
+  REQUIRE(job.wait_for_commits(pid, 2));
+  ::kill(pid, SIGINT);
+  REQUIRE(job.wait(pid).exit_code == 130);
+  const std::string config = pliant::test::read_all(job.latest() / "config.toml");
+  const Ended refused = job.run({"run", "pliant.toml", "--json", "--resume", "--set", "app.halved=true"});
+  INFO(refused.err);
+  CHECK(refused.exit_code == 2);
+  CHECK(has(refused.summary["reason"], kSaid));
+  CHECK(has(refused.err, kSaid));
+  CHECK(refused.err.find(kSaid) == refused.err.rfind(kSaid));
+  CHECK_FALSE(has(refused.err, "warning: "));
+  CHECK(refused.summary["restarts"] == 0);
+  CHECK(refused.summary["generations"] == 1);
+  CHECK(pliant::test::read_all(job.latest() / "config.toml") == config);
+  REQUIRE(refused.summary["resume"].is_string());
+  const Ended resumed = job.paste("`" + refused.summary["resume"].get<std::string>() + "`");
+  INFO(resumed.err);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(resumed.summary["samples_used_once"] == 203);
+  CHECK(job.run({"audit", (job.latest()).string()}).exit_code == 0);
 }
 
 TEST_CASE("a failed start does not hide the run before it: --resume goes on with that, and says what it passes over") {

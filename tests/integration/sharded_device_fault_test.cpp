@@ -58,12 +58,21 @@ TEST_CASE("a program that throws in a pass on a device is replaced, one that cat
   });
 }
 
-TEST_CASE("a program that is stopped in a pass on a device, and continued, costs nothing") {
+TEST_CASE(
+    "a program that is stopped in a pass on a device, as it gathers, releases, reduces or saves, or drops an order, "
+    "and "
+    "continued, costs nothing") {
   on_devices([](const ShardedMachine& machine) {
-    for (const char* const place : {"entered", "backward"}) {
+    for (const std::string place :
+         {"entered", "released", "backward", "dropped", "at=gather", "at=scatter", "at=snapshot"}) {
       CAPTURE(place);
       JobRunner job;
-      const pid_t agent = job.start(job_that("stop", place, 3, machine.sets));
+      const bool is_point = has(place, "at=");
+      std::vector<std::string> sets = machine.sets;
+      if (place == "released") sets = joined(sets, kRoomy);  // which releases at once
+      if (place == "dropped") sets = joined(sets, {"app.drops_trace=true"});
+      const pid_t agent = job.start(is_point ? disturbed(job_that("", "", 3, sets), {"stop:rank=1,step=4," + place})
+                                             : job_that("stop", place.c_str(), 3, sets));
       ::kill(wait_for_stop(job, agent, 1), SIGCONT);
       const Ended ended = job.wait(agent);
       INFO(ended.err);

@@ -34,6 +34,29 @@ std::string weights_after(std::vector<std::string> command) {
 
 }  // namespace
 
+TEST_CASE(
+    "hooks, metrics, evaluations and a look ahead change no bit of a sharded job, whoever dies, and all are heard") {
+  for (const bool dies : {false, true}) {
+    CAPTURE(dies);
+    JobRunner job;
+    std::vector<std::string> command = job_that("", "", 3, {"app.long_lived=true"});
+    if (dies) command = disturbed(command, {"kill:rank=1,step=6,at=reduce"});
+    const Ended ended = job.run(command);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(last_state(job) == well_behaved());
+    CHECK(ended.summary["metrics"].contains("loss"));
+    const auto& last = ended.summary["evaluations"].back();
+    CHECK(last["step"] == kShardedSteps);
+    CHECK(last["metrics"]["rank"] >= (dies ? 1 : 2));
+    for (const int rank : {0, 2}) {  // each writes its part
+      const std::string log = read_all((job.latest() / "logs" / fmt::format("rank-{}.log", rank)).string());
+      CHECK(has(log, "before the snapshot of step 4\nafter the snapshot of step 4: ''\n"));
+      CHECK(has(log, fmt::format("after the snapshot of step {}: ''", kShardedSteps)));
+    }
+  }
+}
+
 TEST_CASE("layers that compute once more in backward, and passes of any order between steps, change no bit") {
   for (const char* const habit : {"app.recomputes=true", "app.generates=true"}) {
     CAPTURE(habit);

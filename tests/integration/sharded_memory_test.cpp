@@ -64,10 +64,8 @@ bool within(double part, const nlohmann::json& said, const nlohmann::json& was) 
 }
 
 constexpr double kAlike = 0.02;
-/// Within a budget `planned` keeps what is dearest to gather again, by what gathers took in the job's second step:
-/// which layers those are, and so how much of the budget they fill, is another thing in every run, and on paper none
-/// took longer than another of its size. It is below the budget in each.
-constexpr double kByMeasuredCosts = 0.2;
+/// Here some 16 KB in which gradients of 16 bits are cast as they arrive: on paper at the moment when most is whole.
+constexpr double kOfCasts = 0.05;
 
 /// Rows of `pliant plan --memory` and of a summary.
 void check_alike(const nlohmann::json& said, const nlohmann::json& was, double whole_at_once = kAlike) {
@@ -113,7 +111,8 @@ TEST_CASE("what a plan says that a rank takes is what a rank takes") {
     JobRunner job;
     const std::vector<std::string> run = sharded_job(one.workers, sets);
     const nlohmann::json said = said_of(job, planned(run, model_file(job, 8, 20000)), one.workers);
-    check_alike(said, taken_by(job, run), kByMeasuredCosts);
+    check_alike(said, taken_by(job, run),
+                one.sets.size() > 2 && one.sets[2].find("bf16") != std::string::npos ? kOfCasts : kAlike);
     CHECK(said.at("optimizer") == 0);
   }
 }
@@ -190,7 +189,7 @@ TEST_CASE("a plan by the trace of one run says what ranks take at that world siz
       CAPTURE(workers);
       JobRunner job;
       const std::vector<std::string> run = sharded_job(workers, sets);
-      check_alike(said_of(job, planned(run, trace), workers), taken_by(job, run), kByMeasuredCosts);
+      check_alike(said_of(job, planned(run, trace), workers), taken_by(job, run));
     }
   }
 }

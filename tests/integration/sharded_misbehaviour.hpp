@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -55,12 +57,23 @@ inline std::vector<Parted> ways_to_part() {
           {"read_alone", "rank 2 moved layer.2.weights by hand", "reached Step::commit after "},
           {"set_parameters_alone", "rank 2 began a pass with modules changed by set_parameters", "began pass 1"}};
 }
-/// It is named, long before anybody is taken for hung, and nothing it did is committed.
+/// Seconds from a worker's misdeed, which it notes in `file`, to now.
+inline double seconds_since_misdeed(const std::filesystem::path& file) {
+  const std::chrono::steady_clock::time_point at{std::chrono::nanoseconds(std::stoll(read_all(file)))};
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - at).count();
+}
+
+/// It is named, long before anybody is taken for hung, and nothing it did is committed. How long that took is printed.
 inline void check_parted(const Parted& parted, const std::vector<std::string>& sets) {
   JobRunner job;
+  const std::filesystem::path misdeed = job.folder() / "misdeed";
+  const Environment noted(std::map<std::string, std::string>{{"TEST_MISDEED_AT", misdeed.string()}});
   const Ended ended =
       job.run(job_that(parted.how.c_str(), "", 4,
                        joined(sets, {"app.misbehave_rank=2", "app.misbehave_step=3", "run.hang_timeout_s=100000"})));
+  REQUIRE_MESSAGE(std::filesystem::exists(misdeed), ended.err);
+  const double seconds = seconds_since_misdeed(misdeed);
+  MESSAGE(fmt::format("{}: said, and the job ended, {:.3f} s after the ranks parted", parted.how, seconds));
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
   const std::string reason = ended.summary.at("reason");

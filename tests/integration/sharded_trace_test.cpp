@@ -14,7 +14,7 @@
 
 #include "base/result.hpp"
 #include "integration/sharded_jobs.hpp"
-#include "sharded/trace_file.hpp"
+#include "sharded/trace/trace_file.hpp"
 
 using namespace pliant::test;
 using namespace pliant::sharded;

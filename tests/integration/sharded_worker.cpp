@@ -1,6 +1,7 @@
 // A worker with a small sharded model: quick to start, exact to check, and able to misbehave when [app] says so.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -15,6 +16,7 @@
 
 #include "integration/sharded_worker_misbehaviour.hpp"
 #include "integration/sharded_worker_net.hpp"
+#include "pliant/exit_code.hpp"
 #include "pliant/log.hpp"
 #include "pliant/session.hpp"
 #include "pliant/sharded.hpp"
@@ -56,6 +58,44 @@ void hide_page() {
   std::filesystem::create_directories(logs / fmt::format(".visits-{}", std::getenv("RANK")) / "taken");
 }
 
+/// What a program that runs for days does beside its steps, where [app] long_lived is set.
+class LongLived {
+ public:
+  explicit LongLived(pliant::Session& session)
+      : session_(session), is_on_(session.config().app_bool("long_lived").value_or(false)) {
+    if (!is_on_) return;
+    session.on_snapshot({[](int64_t step) { fmt::print(stderr, "before the snapshot of step {}\n", step); },
+                         [](int64_t step, const std::string&, const std::string& error) {
+                           fmt::print(stderr, "after the snapshot of step {}: '{}'\n", step, error);
+                         }});
+  }
+  void before_commit(pliant::Step& step, double loss) {
+    if (!is_on_) return;
+    step.metric("passes", 1, pliant::MetricRule::kSum);
+    step.metric("loss", loss);
+    const pliant::ComingStep* const coming = session_.coming(1);
+    if (coming != nullptr) coming_ = *coming;
+  }
+  void check(const pliant::Step& step) {
+    if (!coming_ || coming_->index != step.index()) return;
+    std::vector<pliant::RowRange> rows = step.micro_batches();
+    std::erase_if(rows, [](const pliant::RowRange& one) { return one.count == 0; });
+    if (coming_->batch.digest != step.batch().digest) throw std::logic_error("another batch than was foretold");
+    if (coming_->shares == step.shares() && coming_->micro_batches != rows)
+      throw std::logic_error("other rows than were foretold");
+  }
+  void after_update(pliant::Step& step) {
+    if (!is_on_) return;
+    const pliant::Busy busy = session_.busy("evaluation", std::chrono::minutes(1));
+    session_.evaluated("rank", static_cast<double>(step.rank()), pliant::MetricRule::kMax);
+  }
+
+ private:
+  pliant::Session& session_;
+  bool is_on_;
+  std::optional<pliant::ComingStep> coming_;
+};
+
 void train() {
   pliant::log_to_stderr();
   pliant::leave_stop_signals_to_agent();
@@ -79,7 +119,9 @@ void train() {
   const bool looks_first = config.app_bool("looks_first").value_or(false);
   const bool drops_trace = config.app_bool("drops_trace").value_or(false);
   const int64_t says_after = config.app_int("says_after").value_or(-1);
+  LongLived beside(session);
   while (pliant::Step* const step = session.next()) {
+    beside.check(*step);
     wrong.import_late(*step, net.shards, config);
     if (drops_trace && wrong.is_step(*step)) {  // the module has what it had, and the order is thrown away
       net.shards.set_parameters(net.layers.front(), {net.weights.front()});
@@ -90,13 +132,14 @@ void train() {
     }
     if (generates && !step->attempt([&] { net.generate(); })) continue;
     const auto passes = [&] {
-      for (const pliant::MicroBatch& micro : step->micro_batches()) {
-        net.shards.begin_pass(micro.rows);
-        const double loss = net.pass(*step, sequences_of(step->batch(), micro.rows));
+      for (const pliant::RowRange rows : step->micro_batches()) {
+        net.shards.begin_pass(rows);
+        const double loss = net.pass(*step, sequences_of(step->batch(), rows));
         net.shards.end_pass();
         wrong.at("passed", *step);
         wrong.flip("flip", *step, session, net.owned);
-        step->add(micro, wrong.spoiled(*step, loss));
+        step->add(rows, wrong.spoiled(*step, loss));
+        if (rows.count > 0) beside.before_commit(*step, loss);
       }
     };
     bool computed = false;
@@ -113,6 +156,7 @@ void train() {
     if (wrong.leaves_out_update(*step)) continue;
     if (looks_first && !step->attempt([&] { net.evaluate(*step); })) continue;
     net.apply(*step);
+    beside.after_update(*step);
     wrong.flip("flip_after_update", *step, session, net.owned);
     if (step->index() == says_after) static_cast<void>(step->attempt([&] { net.say_weights(*step); }));
     if (evaluates) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
@@ -133,7 +177,7 @@ int main() {
     return 0;
   } catch (const pliant::Error& error) {
     fmt::print(stderr, "sharded_worker: {}\n", error.message());
-    return static_cast<int>(error.exit_code());
+    return static_cast<int>(pliant::exit_code_of(error));
   } catch (const std::exception& error) {
     fmt::print(stderr, "sharded_worker: {}\n", error.what());
     return 1;

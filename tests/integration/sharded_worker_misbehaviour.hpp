@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -40,7 +42,11 @@ class Misbehaviour {
     const char* const own = std::getenv("RANK");
     return how_ == how && own != nullptr && (rank_ == -1 || std::to_string(rank_) == own);
   }
-  [[nodiscard]] bool is_now(const char* how, const Step& step) const { return is_step(step) && is(how); }
+  [[nodiscard]] bool is_now(const char* how, const Step& step) const {
+    const bool now = is_step(step) && is(how);
+    if (now) note_time();
+    return now;
+  }
   [[nodiscard]] bool has_place(const char* place) const { return place_ == place; }
   void at(const char* place, const Step& step) const {
     if (step.index() != step_ || place_ != place) return;
@@ -114,6 +120,12 @@ class Misbehaviour {
   }
 
  private:
+  /// Leaves the time of the first misdeed, by the machine's steady clock, where the test asks for it.
+  static void note_time() {
+    const char* const file = std::getenv("TEST_MISDEED_AT");
+    if (file == nullptr || std::ifstream(file).good()) return;
+    std::ofstream(file) << std::chrono::steady_clock::now().time_since_epoch().count() << "\n";
+  }
   /// Of `sim`, whose lose_device_at of all ranks is far behind what any of them comes to: this one does, so that what
   /// uses the device next finds it lost.
   void lose_device() const {

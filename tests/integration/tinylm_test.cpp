@@ -156,11 +156,13 @@ TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2, 3 a
 // Jobs in shards start some 100 processes with libtorch, each of which takes the better part of a second.
 
 TEST_CASE(
-    "tinylm in shards has the states of tinylm whole at 1, 2, 3, 4 and, under exact, 5 workers, whoever decides") {
+    "tinylm in shards has the states of tinylm whole, whoever decides, under planned at 1, 2, 3, 4 and, under exact, 5 "
+    "workers") {
   const std::map<std::string, std::set<int>> chosen{{"planned", {1, 2, 3, 4, 5}}, {"zero3", {2, 5}}, {"eager", {1, 4}}};
-  for (const auto& [coordinator, sizes] : chosen) {
+  for (const auto& one : chosen) {
+    const std::string& coordinator = one.first;
     for (const int workers : {1, 2, 3, 4, 5}) {
-      if (!is_thorough() && !sizes.contains(workers)) continue;
+      if (!is_thorough() && !one.second.contains(workers)) continue;
       CAPTURE(coordinator);
       CAPTURE(workers);
       JobRunner job;
@@ -222,38 +224,40 @@ TEST_CASE("tinylm in layer order has the states of tinylm whole, whoever decides
   }
 }
 
-// Without a budget it is up to other workers how many gradients are on their way at once.
-TEST_CASE("a trace of tinylm in layer order says what it takes within a budget at that number of workers and another") {
-  JobRunner traced;
-  const std::string trace = (traced.folder() / "trace.json").string();
-  for (const int workers : {2, 1}) {
-    CAPTURE(workers);
-    JobRunner job;
-    std::vector<std::string> run = small_job(job, "eager", workers);
-    run.insert(run.end(), {"--json", "--set", "app.order=layer", "--set", "coordinator.budget=400000"});
-    std::vector<std::string> plan = run;
-    plan.front() = "plan";
-    plan.erase(plan.begin() + 2, plan.begin() + 4);  // --workers N
-    plan.insert(plan.end(), {"--memory", trace});
-    if (workers == 2) run.insert(run.end(), {"--trace", trace});
-    const Ended ended = job.run(run);
-    INFO(ended.err);
-    REQUIRE(ended.exit_code == 0);
-    const Ended planned = job.run(plan);
-    INFO(planned.err);
-    REQUIRE(planned.exit_code == 0);
-    CHECK(planned.summary.at("layer_order") == true);
-    int rows = 0;
-    for (const auto& row : planned.summary.at("world_sizes")) {
-      if (row.at("world_size") != workers) continue;
-      ++rows;
-      for (const char* const kind : {"weights", "optimizer", "gradients", "whole_at_once"}) {
-        CAPTURE(kind);
-        const auto was = ended.summary.at("bytes_of_a_rank").at(kind).get<double>();
-        CHECK(was == doctest::Approx(row.at(kind).get<double>()).epsilon(0.02));
+TEST_CASE("a trace of tinylm in layer order says what it takes at that number of workers and another") {
+  for (const char* const budget : {"coordinator.budget=400000", "coordinator.budget=0"}) {
+    CAPTURE(budget);
+    JobRunner traced;
+    const std::string trace = (traced.folder() / "trace.json").string();
+    for (const int workers : {2, 1}) {
+      CAPTURE(workers);
+      JobRunner job;
+      std::vector<std::string> run = small_job(job, "eager", workers);
+      run.insert(run.end(), {"--json", "--set", "app.order=layer", "--set", budget});
+      std::vector<std::string> plan = run;
+      plan.front() = "plan";
+      plan.erase(plan.begin() + 2, plan.begin() + 4);  // --workers N
+      plan.insert(plan.end(), {"--memory", trace});
+      if (workers == 2) run.insert(run.end(), {"--trace", trace});
+      const Ended ended = job.run(run);
+      INFO(ended.err);
+      REQUIRE(ended.exit_code == 0);
+      const Ended planned = job.run(plan);
+      INFO(planned.err);
+      REQUIRE(planned.exit_code == 0);
+      CHECK(planned.summary.at("layer_order") == true);
+      int rows = 0;
+      for (const auto& row : planned.summary.at("world_sizes")) {
+        if (row.at("world_size") != workers) continue;
+        ++rows;
+        for (const char* const kind : {"weights", "optimizer", "gradients", "whole_at_once"}) {
+          CAPTURE(kind);
+          const auto was = ended.summary.at("bytes_of_a_rank").at(kind).get<double>();
+          CHECK(was == doctest::Approx(row.at(kind).get<double>()).epsilon(0.02));
+        }
       }
+      CHECK(rows == 1);
     }
-    CHECK(rows == 1);
   }
 }
 
@@ -291,6 +295,54 @@ TEST_CASE("tinylm in layer order has the same states when a worker dies where gr
   }
 }
 
+TEST_CASE("tinylm evaluates what it holds out, with the same bits at 1 and 3 workers and when one dies") {
+  const auto results = [](int workers, const std::vector<std::string>& more) {
+    JobRunner job;
+    std::vector<std::string> arguments = small_job(job, "", workers);
+    for (const char* set : {"app.held_out=20", "app.evaluate_every=2"})
+      arguments.insert(arguments.end(), {"--set", set});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments.emplace_back("--json");
+    const Ended ended = job.run(arguments);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    std::map<int64_t, double> losses;
+    for (const auto& one : ended.summary["evaluations"])
+      losses[one["step"].get<int64_t>()] = one["metrics"]["held_out_loss"].get<double>();
+    return losses;
+  };
+  const auto alone = results(1, {});
+  REQUIRE(alone.size() == kSmallSteps / 2);
+  CHECK(alone.rbegin()->second < alone.begin()->second);
+  CHECK(results(3, {}) == alone);
+  CHECK(results(2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
+}
+
+TEST_CASE("tinylm ends early where what it holds out has a small loss") {
+  JobRunner job;
+  std::vector<std::string> arguments = small_job(job, "", 2);
+  for (const char* set : {"app.held_out=20", "app.evaluate_every=1", "app.stop_below=1000"})
+    arguments.insert(arguments.end(), {"--set", set});
+  arguments.emplace_back("--json");
+  const Ended ended = job.run(arguments);
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(ended.summary["outcome"] == "ended early");
+  CHECK(ended.summary["steps"] == 3);
+}
+
+TEST_CASE("tinylm refuses evaluations over nothing, and to hold out all") {
+  JobRunner job;
+  for (const auto& [set, words] : {std::pair{"app.evaluate_every=2", "and app.held_out is 0"},
+                                   std::pair{"app.held_out=1000000", "leaves nothing to train on: the text has "}}) {
+    std::vector<std::string> arguments = small_job(job, "", 1);
+    arguments.insert(arguments.end(), {"--set", set});
+    const Ended ended = job.run(arguments);
+    CHECK(ended.exit_code == 2);
+    CHECK(has(ended.err, words));
+  }
+}
+
 TEST_CASE("tinylm refuses an order that is none, and one that needs shards") {
   JobRunner job;
   std::vector<std::string> arguments = small_job(job, "planned", 1);
@@ -325,6 +377,18 @@ TEST_CASE("what a program has against [app] points at the user's file") {
   ended = job.run({"run", "pliant.toml"});
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "pliant.toml:20:7: error: app.dim must be a multiple of heads"));
+  job.config(config("layers = 0\n"));
+  ended = job.run({"run", "pliant.toml"});
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "pliant.toml:19:10: error: app.layers must be 1 to 64, not 0"));
+  CHECK(has(ended.err, "19 | layers = 0"));
+  job.config(config("heads = \"two\"\n"));
+  ended = job.run({"run", "pliant.toml"});
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "pliant.toml:19:9: error: app.heads must be an integer, not the string \"two\""));
+  const Ended checked = job.run({"config", "check", "pliant.toml"});
+  CHECK(checked.exit_code == 0);
+  CHECK(has(checked.out, "\n  [app] is the program's: it checks these keys when it starts\n"));
 }
 
 TEST_CASE("tinylm as zero3.toml shards it has the states of pliant.toml") {

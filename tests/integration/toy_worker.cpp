@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <istream>
 #include <limits>
+#include <map>
 #include <ostream>
 #include <span>
 #include <stdexcept>
@@ -22,6 +23,7 @@
 
 #include "integration/bad_pieces.hpp"
 #include "integration/half_pieces.hpp"
+#include "pliant/exit_code.hpp"
 #include "pliant/log.hpp"
 #include "pliant/session.hpp"
 
@@ -108,10 +110,10 @@ struct Toy final : pliant::TrainingState {
 // Hands Step::add what fits no step; each must be refused, and leave the step as it was.
 void check_add_refuses(pliant::Step& step) {
   const std::vector<float> gradient(kParameters);
-  const pliant::RowRange own = step.micro_batches().front().rows;
+  const pliant::RowRange own = step.micro_batches().front();
   const auto expect_refusal = [&step](pliant::RowRange rows, std::span<const float> sum) {
     try {
-      step.add({rows}, 0, sum);
+      step.add(rows, 0, sum);
     } catch (const pliant::Error& error) {
       if (error.status() == pliant::Status::kInvalidArgument) return;
     }
@@ -225,6 +227,24 @@ struct Misbehaviour {
     auto* const bytes = reinterpret_cast<unsigned char*>(&weights[kParameters / 3]);
     *bytes = static_cast<unsigned char>(*bytes ^ 1U);
   }
+  /// It does what is no step, for longer than the group waits for a rank, and says so.
+  void be_busy(pliant::Session& session, const pliant::Step& now) const {
+    if ((rank >= 0 && now.rank() != rank) || now.index() != step) return;
+    if (how == "busy") {
+      const pliant::Busy busy = session.busy("evaluation", std::chrono::minutes(10));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // work of a known size
+    }
+    if (how == "busy_too_long") {
+      const pliant::Busy busy = session.busy("evaluation", std::chrono::milliseconds(1500));
+      while (true) ::pause();
+    }
+  }
+  /// Likewise before it has started.
+  void be_busy_at_start(pliant::Session& session) const {
+    if (how != "busy_at_start" || !is_it()) return;
+    const pliant::Busy busy = session.busy("compilation", std::chrono::minutes(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // work of a known size
+  }
   void at_step(pliant::Step& now) const {
     if (how == "talk") {
       for (int line = 0; line < 2000; ++line)
@@ -236,8 +256,7 @@ struct Misbehaviour {
     if (how == "exit1") std::exit(1);
     if (how == "refuse") {  // in words that no other process has
       throw pliant::Error(pliant::Status::kFailedPrecondition,
-                          fmt::format("process {} has a config that does not do", ::getpid()),
-                          pliant::ExitCode::kUsage);
+                          fmt::format("process {} has a config that does not do", ::getpid()), pliant::Origin::kInput);
     }
     if (how == "hang_and_say") fmt::print(stderr, "toy_worker: hangs\n");
     if (how == "hang" || how == "hang_and_say") ::pause();
@@ -260,6 +279,107 @@ struct Misbehaviour {
   }
 };
 
+/// What it says of a micro-batch, where [app] metrics is set.
+void give_metrics(pliant::Step& step, pliant::RowRange rows, double loss) {
+  const auto count = static_cast<double>(rows.count);
+  step.metric("loss_of_row", loss / count, count);
+  step.metric("rows", count, pliant::MetricRule::kSum);
+  step.metric("last_row", static_cast<double>(rows.first + rows.count - 1), pliant::MetricRule::kMax);
+  if (step.rank() == 0) step.metric("of_rank_0", static_cast<double>(step.index()));
+}
+
+/// Each rank looks at its part of the sequences.
+void evaluate(pliant::Session& session, const pliant::Step& step, const Toy& toy) {
+  const pliant::Busy busy = session.busy("evaluation", std::chrono::seconds(30));
+  std::vector<float> unused(kParameters);
+  for (int64_t id = step.rank(); id < kSequences; id += step.world_size())
+    session.evaluated("loss_of_sequence", toy.add_gradient(id, unused));
+}
+
+/// What was foretold of steps, which must come so: the batch in any case, the rows where nothing was shared out anew.
+class LookAhead {
+ public:
+  explicit LookAhead(int64_t steps) : steps_(steps) {}
+  void check(const pliant::Step& step) {
+    const auto found = foretold_.find(step.index());
+    if (found == foretold_.end()) return;
+    const pliant::ComingStep& said = found->second;
+    if (said.batch.digest != step.batch().digest || said.batch.ids != step.batch().ids)
+      throw std::logic_error("a step has another batch than was foretold");
+    if (said.shares == step.shares() && said.micro_batches != step.micro_batches())
+      throw std::logic_error("a step has other rows than were foretold, and nobody said so");
+    ++(said.shares == step.shares() ? kept_ : moved_);
+  }
+  void look(pliant::Session& session, const pliant::Step& step) {
+    for (int64_t ahead = 1; ahead <= steps_; ++ahead) {
+      const pliant::ComingStep* const coming = session.coming(ahead);
+      if (coming == nullptr) break;
+      if (coming->index != step.index() + ahead) throw std::logic_error("another step was foretold");
+      foretold_[coming->index] = *coming;
+    }
+  }
+  void say() const {
+    if (steps_ > 0) fmt::print("foretold: {} as they came, {} shared out anew\n", kept_, moved_);
+  }
+
+ private:
+  int64_t steps_;
+  int64_t kept_ = 0;
+  int64_t moved_ = 0;
+  std::map<int64_t, pliant::ComingStep> foretold_;
+};
+
+/// Says what happens to snapshots; where [app] refuse_snapshot is a step, that one is not written by the rank that is
+/// to.
+pliant::Session::SnapshotHooks say_snapshots(int64_t refused) {
+  return {[refused](int64_t step) {
+            fmt::print("before the snapshot of step {}\n", step);
+            if (step == refused) throw std::runtime_error("the store is full");
+          },
+          [](int64_t step, const std::string& file, const std::string& error) {
+            const bool is_there = std::filesystem::exists(file);
+            fmt::print("after the snapshot of step {}: {}, {}\n", step, is_there ? "there" : "not there", error);
+            throw std::runtime_error("this hook fails");
+          }};
+}
+
+/// A group of parameters with another base rate has what the rule makes of that, and the base's own group its own.
+void check_groups(const pliant::Step& step, double base_lr) {
+  if (step.scaling(base_lr).learning_rate != step.learning_rate())
+    throw std::logic_error("the base rate has two rates");
+  const double four = step.scaling(4 * base_lr).learning_rate;
+  if (four < 3.999999 * step.learning_rate() || four > 4.000001 * step.learning_rate())
+    throw std::logic_error("four times the base rate is not four times the rate");
+  for (const double wrong : {0.0, -1.0, std::numeric_limits<double>::infinity()}) {
+    try {
+      static_cast<void>(step.scaling(wrong));
+    } catch (const pliant::Error& error) {
+      if (error.status() == pliant::Status::kInvalidArgument) continue;
+    }
+    throw std::logic_error("a base rate that is none was taken");
+  }
+}
+
+/// Metrics that fit no step, or come too late; each must be refused.
+void check_metrics_are_refused(pliant::Session& session, pliant::Step& step) {
+  const auto expect = [](pliant::Status status, const auto& give) {
+    try {
+      give();
+    } catch (const pliant::Error& error) {
+      if (error.status() == status) return;
+    }
+    throw std::logic_error("a metric that fits nothing was taken");
+  };
+  const auto late = pliant::Status::kFailedPrecondition;
+  const auto wrong = pliant::Status::kInvalidArgument;
+  expect(late, [&] { step.metric("late", 1); });
+  expect(wrong, [&] { session.evaluated("", 1); });
+  expect(wrong, [&] { session.evaluated("a b", 1); });
+  expect(wrong, [&] { session.evaluated("weight", 1, -1); });
+  expect(wrong, [&] { static_cast<void>(session.busy("", std::chrono::seconds(1))); });
+  expect(wrong, [&] { static_cast<void>(session.busy("x", std::chrono::seconds(0))); });
+}
+
 int train() {
   pliant::log_to_stderr();
   const char* agent_socket = std::getenv("PLIANT_AGENT_FD");  // "7:4026531"
@@ -270,6 +390,7 @@ int train() {
   const std::chrono::milliseconds pace(session.config().app_int("step_ms").value_or(0));
   const int64_t square_ns = session.config().app_int("square_ns").value_or(0);
   wrong.at_start();
+  wrong.be_busy_at_start(session);
   std::vector<int32_t> lengths;
   const int64_t sequences = session.config().app_int("sequences").value_or(kSequences);
   for (int64_t id = 0; id < sequences; ++id) lengths.push_back(static_cast<int32_t>(length_of(id)));
@@ -284,45 +405,61 @@ int train() {
     toy.foreign = ::mmap(nullptr, kParameters * sizeof(float), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
   if (wrong.how == "foreign_array") toy.foreign = BadPieces::nowhere();
+  const bool has_hooks = session.config().app_bool("hooks").value_or(false);
+  if (has_hooks) session.on_snapshot(say_snapshots(session.config().app_int("refuse_snapshot").value_or(-1)));
   wrong.await_turn();
   session.start({std::move(lengths), {}, {}, content}, toy);
   wrong.end_turn();
+  const double ends_below = session.config().app_float("ends_below").value_or(0);
+  const bool has_metrics = session.config().app_bool("metrics").value_or(false);
   std::vector<float> gradient(kParameters);
   BadPieces bad(session);
   const std::string pieces = session.config().app_string("pieces").value_or("");
   HalfPieces in_16_bits(session, pieces, session.config().app_bool("widened").value_or(false));
+  LookAhead ahead(session.config().app_int("look_ahead").value_or(0));
   while (pliant::Step* step = session.next()) {
+    ahead.check(*step);
+    ahead.look(session, *step);
     wrong.at_step(*step);
     const bool is_bad = wrong.how == "bad_pieces" && (wrong.rank < 0 || step->rank() == wrong.rank);
     if (pace.count() > 0) std::this_thread::sleep_for(pace);  // work of a known size
-    for (const pliant::MicroBatch& micro : step->micro_batches()) {
+    for (const pliant::RowRange rows : step->micro_batches()) {
       std::fill(gradient.begin(), gradient.end(), 0.0F);
       double loss = 0;
-      for (int64_t row = micro.rows.first; row < micro.rows.first + micro.rows.count; ++row) {
+      for (int64_t row = rows.first; row < rows.first + rows.count; ++row) {
         for (const int64_t id : step->batch().row(row)) {
           loss += toy.add_gradient(id, gradient);
           const auto attention = std::chrono::nanoseconds(square_ns * length_of(id) * length_of(id));
           if (square_ns > 0) std::this_thread::sleep_for(attention);  // work of a known size
         }
       }
+      if (has_metrics) give_metrics(*step, rows, loss);
       wrong.at_add(*step, gradient, loss);
       if (is_bad) {
-        bad.add(*step, micro, loss, gradient);
+        bad.add(*step, rows, loss, gradient);
       } else if (!pieces.empty()) {
-        in_16_bits.add(*step, micro, loss, gradient);
+        in_16_bits.add(*step, rows, loss, gradient);
       } else {
-        step->add(micro, loss, gradient);
+        step->add(rows, loss, gradient);
       }
     }
+    wrong.be_busy(session, *step);
     const bool leaves_out = wrong.leaves_out(*step);
     const bool resizes = wrong.resizes(*step);
     if (const auto committed = step->commit(); committed && !leaves_out) {
       toy.apply(committed->gradient(), step->learning_rate());
       wrong.after_apply(*step, toy.weights);
       if (resizes) --toy.shown;
+      if (has_metrics && step->index() % 5 == 4) evaluate(session, *step, toy);
+      const auto& found = session.last_evaluation();
+      if (ends_below > 0 && found && found->values.at("loss_of_sequence") < ends_below)
+        session.end_after_step("the loss is small enough");
+      if (has_metrics) check_groups(*step, session.config().lr().base_lr);
+      if (has_metrics) check_metrics_are_refused(session, *step);
     }
     if (is_bad && !step->micro_batches().empty()) BadPieces::add_late(*step, step->micro_batches().front(), gradient);
   }
+  ahead.say();
   return 0;
 }
 
@@ -333,7 +470,7 @@ int main() {
     return train();
   } catch (const pliant::Error& error) {
     fmt::print(stderr, "toy_worker: {}\n", error.message());
-    return static_cast<int>(error.exit_code());
+    return static_cast<int>(pliant::exit_code_of(error));
   } catch (const std::exception& error) {
     fmt::print(stderr, "toy_worker: {}\n", error.what());
     return 1;

@@ -136,6 +136,31 @@ TEST_CASE("all errors come at once, sorted by position, overrides last") {
   CHECK(outcome.err.find("    3 | workers = 0\n      |           ^\n") != std::string::npos);
 }
 
+TEST_CASE("a table whose name does not begin behind its bracket is refused with the place") {
+  const ScratchFolder folder;
+  const std::string first = "config_version = 1\n";
+  for (const char* header : {"[=run]", "[ =run]", "[[=run]]", "\t[ =run]"}) {
+    CAPTURE(header);
+    const Outcome outcome = check(folder, first + header + "\nworkers = 1\n");
+    CHECK(outcome.exit_code == 2);
+    const auto column = std::string(header).find('=') + 1;
+    CHECK(outcome.err.find("pliant.toml:2:" + std::to_string(column) +
+                           ": error: the name of a table cannot begin with '='") == 0);
+  }
+  for (const char* header : {"[", "[ ", "[[", "[ \r"}) {
+    CAPTURE(header);
+    const Outcome outcome = check(folder, first + header + "\nrun]\n");
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.err.find("pliant.toml:2:1: error: the name of a table must stand behind its bracket") == 0);
+  }
+  CHECK(check(folder, first + "[#run]\n").exit_code == 2);
+  CHECK(check(folder, first + "[[#run]]\n").exit_code == 2);
+  CHECK(check(folder, first + "[.run]\n").exit_code == 2);
+  CHECK(check(folder, "[").exit_code == 2);
+  // Not where values are.
+  CHECK(check(folder, first + "[app]\nx = [\n  [\n    1,\n  ],\n]\n").err.find("table") == std::string::npos);
+}
+
 TEST_CASE("files that are no text, no file, or too large are refused at once") {
   const ScratchFolder folder;
   const Outcome missing = run_pliant(folder, {"plan", "nowhere.toml"});

@@ -124,6 +124,12 @@ static void break_table(pliant_option* rows) {
   rows[1].struct_size = 16;
 #elif defined(VARIANT_required_with_default)
   rows[1].flags |= PLIANT_OPTION_REQUIRED;
+#elif defined(VARIANT_row_file_that_is_no_string)
+  rows[1].flags |= PLIANT_OPTION_ROW_IDS;
+#elif defined(VARIANT_ids_without_offsets)
+  rows[1].type = PLIANT_STRING;
+  rows[1].flags = PLIANT_OPTION_ROW_IDS;
+  rows[1].default_value = NULL;
 #endif
   (void)listed;
 }

@@ -55,6 +55,8 @@ const std::vector<Case>& refused_when_opened() {
       {"null-choices", "its choices are NULL"},
       {"short-option", "row 2 of its option table claims 16 bytes"},
       {"required-with-default", "it is required but has a default"},
+      {"row-file-that-is-no-string", "option 'second' of its table: it names a file of rows but is no free string"},
+      {"ids-without-offsets", "its option table names a file for the ids of rows but none for their offsets"},
   };
   return kCases;
 }

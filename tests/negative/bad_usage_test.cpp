@@ -1,6 +1,7 @@
 // Wrong command lines, and results that cannot be delivered.
 #include <doctest/doctest.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ TEST_CASE("a wrong command line ends with 2, the near word and where to read mor
       {{"plam"}, "unknown command 'plam'; did you mean 'plan'?"},
       {{"plugin"}, "a command is missing; commands: list, info, check"},
       {{"plugin", "lst"}, "unknown command 'lst'; did you mean 'list'?"},
+      {{"bogus", "--help"}, "unknown command 'bogus'\n  see pliant --help"},
+      {{"plam", "-h"}, "unknown command 'plam'; did you mean 'plan'?"},
+      {{"--help", "plam"}, "unknown command 'plam'; did you mean 'plan'?"},
+      {{"plam", "--version"}, "unknown command 'plam'; did you mean 'plan'?"},
+      {{"plugin", "lst", "--help"}, "unknown command 'lst'; did you mean 'list'?\n  see pliant plugin --help"},
       {{"plan"}, "CONFIG is required"},
       {{"plan", "a.toml", "--jsn"}, "unknown option '--jsn'; did you mean '--json'?"},
       {{"plan", "a.toml", "--world-sise=4"}, "did you mean '--world-size'?"},
@@ -63,6 +69,44 @@ TEST_CASE("help goes to stdout, ends with 0 and has an example for every command
     const bool one = outcome.out.find("Example:\n  pliant ") != std::string::npos;
     CHECK((one || outcome.out.find("Examples:\n  pliant ") != std::string::npos));
   }
+}
+
+TEST_CASE("help wraps what it says, below its column, and has conflicts of options as sentences") {
+  const ScratchFolder folder;
+  const std::string plan = run_pliant(folder, {"plan", "--help"}).out;
+  const std::string config = "\n  CONFIG" + std::string(22, ' ') + "The config file, often pliant.toml\n";
+  CHECK(plan.find(config) != std::string::npos);
+  const std::string nodes = "\n  --nodes N" + std::string(19, ' ') +
+                            "Plan for this many whole nodes of num_gpus_per_node devices. Not with\n" +
+                            std::string(30, ' ') + "--world-size\n";
+  CHECK(plan.find(nodes) != std::string::npos);
+  CHECK(plan.find("Excludes") == std::string::npos);
+  for (const char* const command : {"plan", "pack", "run", "trace", "audit"}) {
+    CAPTURE(command);
+    std::istringstream lines(run_pliant(folder, {command, "--help"}).out);
+    for (std::string line; std::getline(lines, line);) {
+      CAPTURE(line);
+      CHECK(line.size() <= 100);
+    }
+  }
+}
+
+TEST_CASE("options that exclude each other are refused with a sentence") {
+  const ScratchFolder folder;
+  const Outcome outcome = run_pliant(folder, {"plan", "x.toml", "--world-size", "2", "--nodes", "1"});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find(" cannot be combined with --") != std::string::npos);
+  CHECK(run_pliant(folder, {"plan", "x.toml", "--layer-order"}).err.find("--layer-order needs --memory") !=
+        std::string::npos);
+}
+
+TEST_CASE("config defaults of what is neither section nor plugin names the sections") {
+  const ScratchFolder folder;
+  const Outcome outcome = run_pliant(folder, {"config", "defaults", "nothing-of-the-kind"});
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.err.find("pliant: error: there is no section or plugin 'nothing-of-the-kind'\n  sections: ") == 0);
+  CHECK(outcome.err.find(", run") != std::string::npos);
+  CHECK(run_pliant(folder, {"config", "defaults", "rnu"}).err.find("did you mean 'run'?") != std::string::npos);
 }
 
 TEST_CASE("an unknown plugin ends with 3 and the near names") {

@@ -129,7 +129,9 @@ TEST_CASE("a model comes from a .safetensors file, whose names say which module 
   CHECK(made.exit_code == 0);
   CHECK(says(made.out, "step 1: enter model: gather s; wait s\n"));
   CHECK(says(made.out, "step 1: enter a: gather a.w; wait a.w; gather a.b; wait a.b\n"));
-  CHECK(simulated(folder, "[coordinator]\nuse = \"eager\"\n", {"--safetensors", "none"}).exit_code != 0);
+  const Outcome missing = simulated(folder, "[coordinator]\nuse = \"eager\"\n", {"--safetensors", "none"});
+  CHECK(missing.exit_code == 2);
+  CHECK(says(missing.err, "--safetensors: "));
   CHECK(simulated(folder, "[coordinator]\nuse = \"eager\"\n", {"--safetensors", file.string(), "--layers", "2"})
             .exit_code == 2);
 }
@@ -205,7 +207,7 @@ TEST_CASE("a simulation says how long steps take, what is computed and what is m
   const json planned = result_of(simulated(folder, kPlanned, costs));
   CHECK(planned.at("steps")[2].at("step_s") < step.at("step_s"));
   CHECK(says(simulated(folder, kPlanned).out,
-             "by the command line: a collective 20 us and 25 GB/s; 100 Tflop/s, "
+             "costs from flags and defaults: a collective 20 us and 25 GB/s; 100 Tflop/s, "
              "4096 tokens a pass\n"));
 }
 
@@ -297,6 +299,27 @@ TEST_CASE("curves of coordinators that lie upon each other are both seen, and th
   CHECK(circles[2].number("r") > circles[0].number("r"));
 }
 
+TEST_CASE("the marks of a curve cover no number of an axis") {
+  const ScratchFolder folder;
+  const Outcome made = simulated(
+      folder, kPlanned, {"--compare", "zero3,planned,eager", "--budget", "256MiB,1GiB", "--plot", "curve.svg"});
+  CAPTURE(made.err);
+  REQUIRE(made.exit_code == 0);
+  const std::string figure = read_all(folder.path() / "curve.svg");
+  double numbers_end = 0;
+  double axis_end = 0;
+  for (const auto& one : svg_elements(figure, "text")) {
+    if (one.of("text-anchor") == "end") numbers_end = std::max(numbers_end, one.number("x"));
+  }
+  for (const auto& one : svg_elements(figure, "line")) axis_end = std::max(axis_end, one.number("x2"));
+  const auto circles = svg_elements(figure, "circle");
+  REQUIRE(circles.size() >= 4);
+  for (const auto& one : circles) {
+    CHECK(one.number("cx") - one.number("r") > numbers_end);
+    CHECK(one.number("cx") + one.number("r") <= axis_end);
+  }
+}
+
 TEST_CASE("options of a simulation that do not go together, or are no sizes, are refused") {
   const ScratchFolder folder;
   const auto refused = [&](std::vector<std::string> more, const std::string& words) {
@@ -310,9 +333,13 @@ TEST_CASE("options of a simulation that do not go together, or are no sizes, are
   refused({"--lists", "--compare", "planned"}, "--lists shows one simulation only");
   refused({"--budget", "1XB"}, "--budget '1XB': give whole bytes with");
   refused({"--budget", "0.5"}, "--budget '0.5': give whole bytes with");
+  refused({"--budget", "64"}, "--budget '64': give whole bytes with a unit");
+  refused({"--budget", "1GiB,1023"}, "--budget '1023': give whole bytes with a unit");
   refused({"--latency", "5"}, "--latency '5': give a time up to 1000 s with its unit");
-  refused({"--bandwidth", "0"}, "--bandwidth '0': give bytes per second above 0");
+  refused({"--bandwidth", "0"}, "--bandwidth '0': give bytes per second with a unit, e.g. 25GB/s");
+  refused({"--bandwidth", "25"}, "--bandwidth '25': give bytes per second with a unit, e.g. 25GB/s");
   refused({"--flops", "fast"}, "--flops 'fast': give a number above 0");
+  refused({"--flops", "250"}, "--flops '250': give operations per second with G, T or P, e.g. 100T");
 }
 
 TEST_CASE("costs come from a benchmark of an accelerator") {

@@ -58,9 +58,8 @@ json parsed(const Outcome& outcome) {
 }  // namespace
 
 TEST_CASE("a name with a dot that lacks its quotes is said to, and what to write") {
-  refused(
-      "[elasticity]\nuse = \"v0.1\"\n[elasticity.v0.1]\nmax_train_batch_size = 12\nmicro_batch_sizes = [1]\n",
-      {"pliant.toml:4:", "error: 'v0.1' has a dot in it, so it stands in quotes", "note: write [elasticity.\"v0.1\"]"});
+  refused("[elasticity]\nuse = \"v0.1\"\n[elasticity.v0.1]\nmax_train_batch_size = 12\nmicro_batch_sizes = [1]\n",
+          {"pliant.toml:4:", "error: 'v0.1' contains a dot and must be quoted", "note: write [elasticity.\"v0.1\"]"});
   const ScratchFolder folder;
   const Outcome once = check(
       folder, "[elasticity]\nuse = \"v0.1\"\n[elasticity.v0.1]\nmax_train_batch_size = 12\nmicro_batch_sizes = [1]\n");
@@ -74,12 +73,18 @@ TEST_CASE("a name with a dot that lacks its quotes is said to, and what to write
 }
 
 TEST_CASE("text without quotes is said to be text, and words for true and false what they are in TOML") {
-  refused("[elasticity]\nuse = v0.1\n", {"pliant.toml:3:", "note: text stands in quotes: write use = \"v0.1\""});
+  refused("[elasticity]\nuse = v0.1\n", {"pliant.toml:3:", "note: text must be quoted: write use = \"v0.1\""});
+  refused("[elasticity]\nuse = v0.1\n", {"pliant.toml:3:7: error: invalid value: "});
   refused("[sampler]\nuse = best_fit # the fewest packs\n", {"write use = \"best_fit\""});
   refused("[data]\ntext = texts/mine.txt\n", {"write text = \"texts/mine.txt\""});
   refused("[run]\ndeterministic = True\n", {"note: write deterministic = true"});
   refused("[run]\nworkers = 9223372036854775808\n",
           {"not representable in 64 bits", "note: whole numbers go from -9223372036854775808 to 9223372036854775807"});
+  refused("[run]\nmax_restarts = 1e309 # for ever\n",
+          {"pliant.toml:3:16: error: the number 1e309 is too large", "note: run.max_restarts must be at least 0\n",
+           "note: numbers go from -1.7976931348623157e+308 to 1.7976931348623157e+308"});
+  refused("[run] # a job\n\nworkers = 9223372036854775808\n", {"note: run.workers must be 1..4096"});
+  refused("[app]\nrate = -1e400\n", {"pliant.toml:3:9: error: the number 1e400 is too large"});
   refused("[run]\ndeterministic = no\n", {"note: write deterministic = false"});
 }
 
@@ -132,6 +137,42 @@ TEST_CASE("config check finds files and programs that are not there, all at once
   CHECK(check(folder, "[data]\ntext = 'text.txt'\n[run]\ncommand = ['sh']\n").exit_code == 0);
 }
 
+TEST_CASE("config check finds what is misspelt and what is not there at once, in the order of the lines") {
+  const ScratchFolder folder;
+  const Outcome outcome =
+      check(folder,
+            "[sampler]\nuse = 'seqlen'\n[sampler.seqlen]\nmax_tokenz = 5\n[lr]\nuse = 'linear'\noptimizer = 'adamw'\n" +
+                kPlan + "[run]\nworkers = 5\nsed = 3\ncommand = ['no-such-program']\n[data]\ntext = 'no.txt'\n");
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 2);
+  size_t from = 0;
+  for (const std::string place : {"4:", "5:1: error: unknown key 'max_tokenz'",
+                                  "8:13: error: ", "15:11: error: run.workers: ", "16:1: error: unknown key 'sed'",
+                                  "17:11: error: [run] command: ", "19:8: error: data.text: there is no"}) {
+    CAPTURE(place);
+    const size_t at = outcome.err.find("pliant.toml:" + place, from);
+    CHECK(at != std::string::npos);
+    from = at == std::string::npos ? from : at + 1;
+  }
+  const json whole = json::parse(run_pliant(folder, {"config", "check", "pliant.toml", "--json"}).out);
+  CHECK(has(whole["message"], "unknown key 'sed'"));
+  CHECK(has(whole["message"], "data.text: there is no"));
+}
+
+TEST_CASE("config check does not look at what needs a section that has errors") {
+  const ScratchFolder folder;
+  const Outcome outcome = check(folder, kPlan + "max_gpuz = 4\n[run]\nworkers = 5\ncommand = ['no-such-program']\n");
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 2);
+  CHECK(has(outcome.err, "unknown key 'max_gpuz'"));
+  CHECK(has(outcome.err, "[run] command: 'no-such-program'"));
+  CHECK_FALSE(has(outcome.err, "run.workers"));
+  const Outcome worded = check(folder, kPlan + "[run]\nworkers = 'five'\n[data]\ntext = 5\n");
+  CHECK(has(worded.err, "run.workers must be an integer"));
+  CHECK_FALSE(has(worded.err, "world size"));
+  CHECK_FALSE(has(worded.err, "there is no /"));
+}
+
 TEST_CASE("a relative command is looked up in working_dir, and runs there") {
   const ScratchFolder folder;
   write_program(folder, "job/train.sh", "pwd\n");
@@ -181,7 +222,7 @@ TEST_CASE("a program without its -- is recognised, and the whole line shown") {
   CAPTURE(outcome.err);
   CHECK(outcome.exit_code == 2);
   CHECK(has(outcome.err,
-            "unexpected argument 'python'; what stands behind -- is the program to run:\n"
+            "unexpected argument 'python'; write the program to run after --:\n"
             "  pliant run job.toml -- python train.py --lr 0.1 'two words'\n"));
   CHECK(has(run_pliant(folder, {"run", "python", "train.py"}).err, "  pliant run -- python train.py\n"));
   CHECK(has(run_pliant(folder, {"run", "job.toml", "--workers", "2", "a.sh"}).err,

@@ -74,7 +74,20 @@ TEST_CASE("what import wrote passes config check and plan") {
   const Outcome outcome = folder.import({"--output", "pliant.toml"});
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.out.empty());
-  CHECK(read_all(folder / "pliant.toml") == folder.import().out);
+  std::string nameless = read_all(folder / "pliant.toml");
+  CHECK(contains(nameless,
+                 "\n# Next: `pliant config check pliant.toml`, then `pliant plan pliant.toml --world-size N`.\n"));
+  const std::string named = nameless;
+  for (size_t at = nameless.find("pliant.toml"); at != std::string::npos; at = nameless.find("pliant.toml"))
+    nameless.replace(at, 11, "FILE");
+  const auto words = [](std::string text) {  // comments are wrapped
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\n' || c == '#'; });
+    return text;
+  };
+  CHECK(contains(words(named), "`pliantplanpliant.toml--comparev0.1,exact`shows"));
+  CHECK(words(nameless) == words(folder.import().out));
+  CHECK(folder.import({"--output", "two words.toml"}).exit_code == 0);
+  CHECK(contains(read_all(folder / "two words.toml"), "# Next: `pliant config check FILE`"));
   CHECK(run_pliant(folder, {"config", "check", "pliant.toml"}).exit_code == 0);
   const Outcome plan = run_pliant(folder, {"plan", "pliant.toml", "--world-size", "4", "--json"});
   CHECK(nlohmann::json::parse(plan.out)["global_batch"] == 1680);
@@ -146,6 +159,10 @@ TEST_CASE("import refuses a bad source with 2 and its place") {
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.out.empty());
   CHECK(outcome.err.find("ds.json:2:13: error: expected ':' after the key, found 't'\n") == 0);
+  static_cast<void>(folder.write("pliant.toml", "config_version = 1\n"));
+  const Outcome toml = run_pliant(folder, {"config", "import", "pliant.toml"});
+  CHECK(toml.err.find("pliant.toml:1:1: error: expected a value, found 'c'\n") == 0);
+  CHECK(contains(toml.err, "\n  note: a DeepSpeed config is JSON: "));
   const Outcome json = folder.import({"--json"});
   CHECK(nlohmann::json::parse(json.out)["schema"] == "pliant.error/1");
   CHECK(contains(folder.import({"--set", "run.workers=2"}).err, "give it to the command that reads the TOML"));

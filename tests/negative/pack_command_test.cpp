@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -14,6 +15,7 @@
 
 #include "negative/pliant_process.hpp"
 #include "negative/svg_elements.hpp"
+#include "npy_file.hpp"
 
 namespace {
 
@@ -314,4 +316,30 @@ TEST_CASE("data that cannot be packed is refused with its place, and nothing is 
   folder.write("lengths.txt", "7\n");
   folder.config("best_fit", "max_tokens = 10\n");
   CHECK(folder.pack_json({}).at("packs") == 1);
+}
+
+TEST_CASE("packs that were exported are read again as rows, with costs of their own") {
+  const PackFolder folder;
+  folder.write("lengths.txt", some_lengths());
+  folder.config("best_fit", "max_tokens = 100\n");
+  const json packed = folder.pack_json({"--export", "packs"});
+  const std::string rows =
+      "offsets = \"packs/row_offsets.npy\"\nids = \"packs/ids.npy\"\nmax_tokens = 100\n"
+      "[elasticity]\nuse = \"exact\"\n[elasticity.exact]\nmax_train_batch_size = 16\nmicro_batch_sizes = [1]\n";
+  pliant::test::write_npy(folder / "costs.npy", std::vector<int64_t>(packed.at("packs").get<size_t>(), 3));
+  folder.config("rows", rows, "[balancer]\nrow_costs = \"costs.npy\"\n");
+  const json again = folder.pack_json({"--world-size", "4", "--export", "again"});
+  CHECK(again.at("sampler") == "rows");
+  CHECK(again.at("packs") == packed.at("packs"));
+  CHECK(again.at("efficiency") == packed.at("efficiency"));
+  CHECK(folder.npy("again/ids.npy") == folder.npy("packs/ids.npy"));
+  CHECK(folder.npy("again/row_offsets.npy") == folder.npy("packs/row_offsets.npy"));
+  CHECK(shows(folder.pack({"--world-size", "4"}).out, "Cost of a sequence: as given;"));
+  folder.config("rows", rows, "[balancer]\nrow_costs = \"lost.npy\"\n");
+  std::filesystem::remove(folder / "packs/ids.npy");
+  const Outcome checked = run_pliant(folder, {"config", "check", "pliant.toml"});
+  CHECK(checked.exit_code == 2);
+  CHECK(shows(checked.err, "sampler.rows.ids: there is no "));
+  CHECK(shows(checked.err, "balancer.row_costs: there is no "));
+  CHECK_FALSE(shows(checked.err, "sampler.rows.offsets: there is no "));
 }

@@ -1,6 +1,7 @@
 // pliant plan: what it says of a size that is not valid, of several policies, of nodes, and of a huge range.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -58,6 +59,68 @@ TEST_CASE("a size that is not valid ends with 2, the nearest and what would make
   CHECK(has(outcome.err,
             "\n  help: --set 'elasticity.use=\"exact\"' --set 'elasticity.exact.max_train_batch_size=2000' --set "
             "'elasticity.exact.micro_batch_sizes=[2, 4, 6]' makes it valid: global batch "));
+}
+
+TEST_CASE("a plan says that it is not for the workers that a run would start, where they have no place in it") {
+  const PlanFolder folder;
+  folder.write("v0.1", "max_train_batch_size = 12\nmicro_batch_sizes = [1, 2, 3]\n");
+  const std::string line =
+      "pliant: warning: run.workers: world size 5 is not valid for global batch 12; this is the plan for world size "
+      "4\n";
+  const Outcome five = folder.plan({"--set", "run.workers=5"});
+  CHECK(five.exit_code == 0);
+  CHECK(five.err == line);
+  CHECK(has(five.out, "at world size 4,"));
+  CHECK(folder.plan_json({"--set", "run.workers=5"})["warnings"][0] == line.substr(17, line.size() - 18));
+  CHECK(folder.plan({"--set", "run.workers=5", "-q"}).err.empty());
+  CHECK(folder.plan({"--set", "run.workers=6"}).err.empty());
+  CHECK(folder.plan({"--set", "run.workers=5", "--world-size", "3"}).err.empty());
+  CHECK(folder.plan({}).err.empty());
+  folder.write("v0.1", "max_train_batch_size = 12\nmicro_batch_sizes = [3]\nmin_gpus = 2\n");  // not even fewer
+  CHECK(has(folder.plan({"--set", "run.workers=1"}).err, "; this is the plan for world size 4\n"));
+}
+
+TEST_CASE("a model file that is not there ends with 2, as every input that is missing") {
+  const PlanFolder folder;
+  folder.write("v0.1", kOptions, "[coordinator]\nuse = \"planned\"\n");
+  const Outcome outcome = folder.plan({"--memory", "nothing"});
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 2);
+  CHECK(has(outcome.err, "pliant: error: --memory: "));
+  CHECK(has(outcome.err, "nothing"));
+}
+
+TEST_CASE("for the config that a run has written only changes are advised that keep the run's batch") {
+  const PlanFolder folder;
+  const auto plan_of_run = [&folder](const std::string& world_size) {
+    std::filesystem::copy_file(folder / "pliant.toml", folder / "config.toml",
+                               std::filesystem::copy_options::overwrite_existing);
+    const Outcome outcome = run_pliant(folder, {"plan", "config.toml", "--world-size", world_size});
+    CHECK(outcome.exit_code == 2);
+    return outcome.err;
+  };
+  const auto write_facts = [&folder](int64_t global_batch, int64_t granule) {
+    std::ofstream(folder / "job.json") << json{{"schema", "pliant.job/1"},
+                                               {"run_id", "1"},
+                                               {"name", "toy"},
+                                               {"global_batch", global_batch},
+                                               {"granule", granule}};
+  };
+  folder.write("v0.1", kOptions);
+  CHECK(has(plan_of_run("9"), " makes it valid: global batch "));
+  write_facts(1680, 2);
+  const std::string none_keeps_it = plan_of_run("9");
+  CHECK(has(none_keeps_it, "world size 9 is not valid for global batch 1680; nearest valid: 8, 10\n"));
+  CHECK_FALSE(has(none_keeps_it, "help:"));
+  CHECK(has(folder.plan({"--world-size", "9"}).err, " makes it valid: global batch "));  // pliant.toml is no run's
+  folder.write("v0.1", "max_train_batch_size = 12\nmicro_batch_sizes = [1, 2, 3]\nmax_gpus = 4\n[run]\nworkers = 6\n");
+  write_facts(12, 1);
+  const std::string kept =
+      "\n  help: --set 'elasticity.\"v0.1\".max_gpus=6' makes it valid and keeps the job's batch: global batch 12, ";
+  CHECK(has(plan_of_run("6"), kept));
+  CHECK(has(run_pliant(folder, {"config", "check", "config.toml"}).err, kept));
+  std::ofstream(folder / "job.json") << "damaged";
+  CHECK(has(plan_of_run("6"), " makes it valid: global batch 12, "));
 }
 
 TEST_CASE(
@@ -160,6 +223,20 @@ TEST_CASE("efficiency is drawn in steps, one for each cluster size, and equal po
     if (one.of("text-anchor") == "middle" && one.text.size() <= 2) sizes.push_back(one.text);
   }
   CHECK(sizes == std::vector<std::string>{"1", "2"});
+}
+
+TEST_CASE("of three equal policies each is seen for a third of the way") {
+  const PlanFolder folder;
+  folder.write("v0.1", "max_train_batch_size = 2\nmicro_batch_sizes = [1]\n");
+  REQUIRE(folder.plan({"--compare", "v0.1,v0.2,exact", "--plot", "figure.svg"}).exit_code == 0);
+  const auto paths = svg_elements(read_all(folder / "figure.svg"), "path");
+  REQUIRE(paths.size() == 3);
+  CHECK(paths[1].of("d") == paths[0].of("d"));
+  CHECK(paths[2].of("d") == paths[0].of("d"));
+  CHECK(paths[0].of("stroke-dasharray").empty());
+  CHECK(paths[1].of("stroke-dasharray") == "14 7");  // leaves a third of the first
+  CHECK(paths[2].of("stroke-dasharray") == "7 14");  // and of the second
+  CHECK(paths[2].number("stroke-width") >= 2);
 }
 
 TEST_CASE("a policy that refuses the options has its reason in the table") {

@@ -138,7 +138,7 @@ TEST_CASE("plugin check: what failed stands once more at the end, where other ch
       check_plugin(folder, {kHost, "--set", "memory_bytes=4096", "--only", "memory.recovers|fill.empty"});
   CHECK(failed.exit_code == 1);
   const size_t first = failed.out.find("FAIL   memory.recovers");
-  const size_t end = failed.out.find("\nwhat failed\n  FAIL   memory.recovers");
+  const size_t end = failed.out.find("\nfailed checks\n  FAIL   memory.recovers");
   REQUIRE(first != std::string::npos);
   REQUIRE(end != std::string::npos);
   CHECK(first < failed.out.find("fill.empty"));

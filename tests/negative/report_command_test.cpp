@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastic/ledger_line.hpp"
@@ -50,12 +52,20 @@ class Run : public ScratchFolder {
   void steps(int64_t count, double loss = 2) {
     for (int64_t i = 0; i < count; ++i) commit(loss - 0.01 * static_cast<double>(next_));
   }
-  void commit(double loss, bool skipped = false, int64_t padding_rows = 0, double rate = 0.01) {
+  void measure(std::map<std::string, double> metrics) {
+    metrics_ = std::move(metrics);
+    commit(2);
+    metrics_.clear();
+  }
+  void evaluate(pliant::Evaluation evaluation) { append(evaluation); }
+  void end_early(const char* reason) { append(pliant::elastic::EndRecord{next_, reason}); }
+  void commit(double loss, bool skipped = false, int64_t padding_rows = 0, double rate = 0.01, int64_t rows = 4) {
     CommitRecord record;
+    record.metrics = metrics_;
     record.step = next_++;
     record.generation = generation_;
     record.shares.assign(static_cast<size_t>(world_size_), {{0, 1}});
-    record.size = {4, 4, 40, 40, padding_rows};
+    record.size = {rows, rows, 10 * rows, 10 * rows, padding_rows};
     record.loss = loss;
     record.learning_rate = rate;
     record.skipped = skipped;
@@ -100,6 +110,7 @@ class Run : public ScratchFolder {
   int64_t next_ = 0;
   int64_t world_size_ = 1;
   int64_t generation_ = 1;
+  std::map<std::string, double> metrics_;
 };
 
 /// Text at the end of which numbers of a y axis stand, from top to bottom of the figure.
@@ -112,6 +123,26 @@ std::vector<std::string> labels_left(const std::string& figure) {
 }
 
 }  // namespace
+
+TEST_CASE("metrics, evaluations and an early end are in table and JSON, and null where a step has none") {
+  Run run;
+  run.group(1, 2, GroupCause::kStart);
+  run.steps(1);
+  run.measure({{"accuracy", 0.25}, {"wild", std::numeric_limits<double>::infinity()}});
+  run.measure({{"accuracy", 0.75}});
+  run.evaluate({3, 2, 1, {{"valid", 0.5}}});
+  run.end_early("good enough");
+  const json report = run.report_json();
+  CHECK(report["by_step"]["metrics"]["accuracy"] == json::array({nullptr, 0.25, 0.75}));
+  CHECK(report["by_step"]["metrics"]["wild"] == json::array({nullptr, nullptr, nullptr}));
+  CHECK(report["evaluations"] ==
+        json::array({{{"step", 3}, {"ranks", 2}, {"ranks_lost", 1}, {"metrics", {{"valid", 0.5}}}}}));
+  CHECK(report["ended_early"] == json({{"step", 3}, {"reason", "good enough"}}));
+  const std::string table = run.report().out;
+  CHECK(has(table, "0.75, at first 0.25; at 2 steps"));
+  CHECK(has(table, "0.5; evaluated 1 time, last after step 3"));
+  CHECK(has(table, "early, after 3 steps: good enough"));
+}
 
 TEST_CASE("what is no run, or has no whole ledger, is refused with what to give instead") {
   const ScratchFolder folder;
@@ -315,6 +346,36 @@ TEST_CASE("the learning rate of a short last batch does not set the scale") {
   const std::string figure = run.figure();
   CHECK(has(figure, ">axis begins at 0.009"));
   CHECK(has(figure, "triangles: short batches, the last of an epoch"));
+}
+
+TEST_CASE("nor does that of a last batch that has fewer rows than the others and no empty ones") {
+  Run run;
+  run.group(1, 2, GroupCause::kStart);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (int i = 0; i < 9; ++i) run.commit(1, false, 0, 0.0100 + 0.0001 * (i % 3));
+    run.commit(1, false, 0, 0.0075, 3);
+  }
+  const std::string figure = run.figure();
+  CHECK(has(figure, ">axis begins at 0.009"));
+  CHECK(has(figure, "triangles: short batches, the last of an epoch"));
+  const auto paths = svg_elements(figure, "path");
+  const auto of_rates = [&paths](const std::string& fill) {
+    return std::count_if(paths.begin(), paths.end(), [&fill](const SvgElement& one) {
+      return one.of("stroke") == "#009E73" && one.of("fill") == fill;
+    });
+  };
+  CHECK(of_rates("none") == 1);  // the line
+  CHECK(of_rates("#fff") == 2);  // a triangle for each epoch
+}
+
+TEST_CASE("where every batch is short their learning rates are a line") {
+  Run run;
+  run.group(1, 2, GroupCause::kStart);
+  for (int i = 0; i < 5; ++i) run.commit(1, false, 1, 0.01 + 0.001 * i);
+  const std::string figure = run.figure();
+  CHECK_FALSE(has(figure, "triangles"));
+  const auto paths = svg_elements(figure, "path");
+  CHECK(std::any_of(paths.begin(), paths.end(), [](const SvgElement& one) { return one.of("stroke") == "#009E73"; }));
 }
 
 TEST_CASE("more steps than pixels become a band and a line of a few hundred points") {

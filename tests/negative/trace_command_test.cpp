@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "pliant_process.hpp"
-#include "sharded/trace_file.hpp"
+#include "sharded/trace/trace_file.hpp"
+#include "svg_elements.hpp"
 #include "unit/sharded/hand_made_trace.hpp"
 
 using namespace pliant;
@@ -150,6 +151,39 @@ TEST_CASE("the timeline of a step has its lanes, its budget and its waits") {
   CHECK(run_pliant(folder, {"trace", file, "--plot", "nowhere/step.svg"}).exit_code != 0);
 }
 
+TEST_CASE("the names of a timeline's colours keep apart, and a module is never called a number alone") {
+  const ScratchFolder folder;
+  HandMadeTrace made({10, 10, 10, 10, 10, 10, 10});
+  made.call(TracedCall::Kind::kBeginPass);
+  for (uint32_t module = 1; module <= 7; ++module) made.visit(module);
+  for (uint32_t module = 7; module >= 1; --module) made.visit(module, Direction::kRecompute);
+  for (uint32_t module = 7; module >= 1; --module) made.visit(module, Direction::kBackward);
+  made.call(TracedCall::Kind::kEndPass);
+  made.end_step();
+  const std::string figure = (folder.path() / "step.svg").string();
+  REQUIRE(run_pliant(folder, {"trace", written(folder, made.trace), "--plot", figure}).exit_code == 0);
+  const std::string drawn = read_all(figure);
+  std::vector<double> boxes;
+  for (const SvgElement& one : svg_elements(drawn, "rect")) {
+    if (one.of("width") == "10") boxes.push_back(one.number("x"));
+  }
+  std::vector<double> ends;
+  constexpr double kWideLetter = 6.7;  // of 11 pixels
+  for (const SvgElement& one : svg_elements(drawn, "text")) {
+    if (one.of("font-size") == "11")
+      ends.push_back(one.number("x") + kWideLetter * static_cast<double>(one.text.size()));
+    if (one.of("font-size") == "10") {
+      CAPTURE(one.text);
+      CHECK(one.text.find_first_not_of("0123456789") != std::string::npos);
+    }
+  }
+  REQUIRE(boxes.size() == 8);
+  REQUIRE(ends.size() == 8);
+  CHECK(boxes.front() >= 0);
+  for (size_t i = 0; i + 1 < boxes.size(); ++i) CHECK(boxes[i + 1] - ends[i] >= 10);
+  CHECK(ends.back() <= 780);
+}
+
 TEST_CASE("what is no trace, or not the one that was asked for, is refused in words") {
   const ScratchFolder folder;
   const std::string file = written(folder, two_ranks().trace);
@@ -166,7 +200,11 @@ TEST_CASE("what is no trace, or not the one that was asked for, is refused in wo
   plain.model.reset();
   plain.coordinator.clear();
   plain.ranks.clear();
-  CHECK(says(refusal(folder, {"trace", written(folder, plain, "plain.json")}), "a job without sharding"));
+  const std::string unsharded = written(folder, plain, "plain.json");
+  CHECK(says(refusal(folder, {"trace", unsharded}), "a job without sharding"));
+  const std::string config =
+      folder.write("replicated.toml", "config_version = 1\n").string();  // it has no [coordinator]
+  CHECK(says(refusal(folder, {"coordinator", "simulate", config, "--trace", unsharded}), "a job without sharding"));
   CHECK(says(refusal(folder, {"trace", file, "--rank", "7"}), "--rank 7: "));
   CHECK(says(refusal(folder, {"trace", file, "--rank", "7"}), "has no such rank; it has 0, 1"));
   CHECK(says(refusal(folder, {"trace", file, "--step", "9"}), "has no such step; it has 0 to 2"));
@@ -264,7 +302,7 @@ TEST_CASE("a plan of memory refuses what is about policies beside it") {
     const std::string said = refusal(folder, both);
     CHECK(says(said, "--memory"));
     CHECK(says(said, option));
-    CHECK(says(said, "excludes"));
+    CHECK(says(said, " cannot be combined with "));
   }
   CHECK_FALSE(std::filesystem::exists(folder.path() / "x.svg"));
 }

@@ -171,7 +171,7 @@ Outcome check_elasticity(const Json& row, Plugins& plugins, const Options& optio
     const std::string refusal = fmt::format("{}: {}", name_of(error.status()), error.message());
     if (!expected.contains("error")) return excused(row, plugins, options, expected.dump(), refusal);
     const auto type = expected["error"]["type"].get<std::string>();
-    if (error.exit_code() != ExitCode::kPlugin && same_class(type, error.status())) return Outcome::passed();
+    if (error.origin() != Origin::kPlugin && same_class(type, error.status())) return Outcome::passed();
     return excused(row, plugins, options, expected.dump(), refusal);
   }
   const Json shaped = in_shape_of(expected.value("valid_gpus", Json()), row, *actual);

@@ -38,9 +38,9 @@ std::vector<Batch> batches_of(const Json& row, const Dataset& dataset) {
   return batches;
 }
 
-Json iterations(const std::vector<PaddedMicroBatch>& micro_batches) {
+Json iterations(const std::vector<MicroBatch>& micro_batches) {
   Json list = Json::array();
-  for (const PaddedMicroBatch& one : micro_batches) {
+  for (const MicroBatch& one : micro_batches) {
     Json samples = Json::array();
     for (size_t i = 0; i < one.ids.size(); ++i) samples.push_back(Json::array({one.ids[i], one.lengths.at(i)}));
     list.push_back(std::move(samples));

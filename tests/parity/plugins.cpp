@@ -78,7 +78,7 @@ Result<plugin::Instance> Plugins::make(const std::string& section, const std::st
   if (!plugin) return failed(std::move(plugin));
   const std::optional<config::Value> table = as_value(options);
   if (!table) {
-    return failed(Status::kInvalidArgument, "TOML has neither null nor integers past 64 bits", ExitCode::kUsage);
+    return failed(Status::kInvalidArgument, "TOML has neither null nor integers past 64 bits", Origin::kInput);
   }
   config::Diagnostics diagnostics("row", "");
   for (const config::Member& member : table->members) {

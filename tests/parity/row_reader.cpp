@@ -147,12 +147,12 @@ Result<LineReader> LineReader::open(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) {
     return failed(Status::kNotFound, file.string() + ": no such file; give the path of a .jsonl or .jsonl.gz",
-                  ExitCode::kUsage);
+                  Origin::kInput);
   }
   auto state = std::make_unique<State>();
   state->file = file;
   state->handle = gzopen(file.c_str(), "rb");
-  if (state->handle == nullptr) return failed(Status::kNotFound, file.string() + ": cannot be read", ExitCode::kUsage);
+  if (state->handle == nullptr) return failed(Status::kNotFound, file.string() + ": cannot be read", Origin::kInput);
   return LineReader(std::move(state));
 }
 

@@ -106,6 +106,8 @@ LINES = [
     "a text that users read has a word for which the field has a plainer one:",
     '  core/src/plan/told.cpp:2: "told" (says, reports, is notified): the rank was told to stop',
     '  core/src/plan/told.cpp:4: "for so long" (for this long): kill it after it waits for so long',
+    '  core/python/told.py:2: "told" (says, reports, is notified): The rank that is told so.',
+    '  samples/plain/told.py:3: "let go" (release, free, close): rank {} let go of {}',
     "core/src/plan/empty.cpp: it is empty",
     "core/src/plan/silent.cpp: its first line does not say what it is for",
     "sdk/template/lr/my_lr.cpp: the kind [lr] has no template",
@@ -133,6 +135,8 @@ def broken_tree(root):
     write(root, "core/src/plan/told.cpp",
           cpp('const char* kTold = "the rank was told to stop";  // who tells is no text') +
           'const char* kKept = "a text that is fine";\nconst char* kLong = "kill it after it waits "\n    "for so long";\n')
+    write(root, "core/python/told.py", '# Who is told.\n\"\"\"The rank that is\n   told so.\"\"\"\ntold = "fine words"\n')
+    write(root, "samples/plain/told.py", 'import sys\n\nsys.exit(f"rank {sys.argv} "\n         f"let go of {sys.argv!r}")\n')
     write(root, "core/src/plan/empty.cpp", "")
     write(root, "core/src/plan/silent.cpp", "int silent();\n")
     write(root, "core/src/plan/crooked.cpp", "// Crooked.\nint   crooked( );\n")
@@ -181,6 +185,7 @@ class Lint(unittest.TestCase):
             with self.subTest(line=line):
                 self.assertTrue(any(one.startswith(line) for one in lines), said)
         self.assertEqual(said.count("  core/src/plan/told.cpp:"), 2, said)  # neither the comment nor the text that is fine
+        self.assertEqual((said.count("  core/python/told.py:"), said.count("  samples/plain/told.py:")), (1, 1), said)
         if shutil.which("clang-format-14"):
             self.assertIn("core/src/plan/crooked.cpp:2:", said)
 

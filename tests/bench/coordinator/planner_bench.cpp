@@ -16,16 +16,19 @@ namespace sdk = pliant::sdk;
 
 constexpr uint64_t kBytes = 4096;  // of a parameter
 
-/// Layers of two parameters below a root.
-sdk::Model layers(uint32_t count, uint64_t room) {
+/// Layers of two parameters below a root; of one size, or of so many.
+sdk::Model layers(uint32_t count, uint64_t room, uint32_t sizes = 1) {
   sdk::Model model;
   model.modules.emplace_back();
   for (uint32_t i = 0; i < count; ++i) {
-    sdk::Parameter parameter;
-    parameter.elements = kBytes / sizeof(float);
-    parameter.bytes = parameter.gradient_bytes = kBytes;
-    parameter.received_bytes = kBytes / 2;
-    for (int k = 0; k < 2; ++k) model.parameters.push_back(parameter);
+    for (uint32_t k = 0; k < 2; ++k) {
+      const uint64_t bytes = sizes == 1 ? kBytes : kBytes / 8 * (1 + (2 * i + k) * 7 % sizes);
+      sdk::Parameter parameter;
+      parameter.elements = bytes / sizeof(float);
+      parameter.bytes = parameter.gradient_bytes = bytes;
+      parameter.received_bytes = bytes / 2;
+      model.parameters.push_back(parameter);
+    }
     model.modules.push_back({{2 * i, 2 * i + 1}, {}, {}, false});
     model.modules[0].children.push_back(i + 1);
   }
@@ -58,8 +61,8 @@ void next_uses(benchmark::State& state) {
 }
 
 /// A pass that is seen, and what the begin of the next takes, where it is planned. `room`: layers with their gradients;
-/// 0: no budget.
-void plan(benchmark::State& state, uint64_t room) {
+/// 0: no budget. `sizes`: of parameters.
+void plan(benchmark::State& state, uint64_t room, uint32_t sizes) {
   const auto count = static_cast<uint32_t>(state.range(0) / 2);
   const std::vector<sdk::Visit> visits = visits_of(count);
   std::vector<pliant_action> actions(16 * count + 64);
@@ -71,7 +74,7 @@ void plan(benchmark::State& state, uint64_t room) {
   };
   for (auto _ : state) {
     state.PauseTiming();
-    Planner planner(layers(count, room), {16, 2, 0});
+    Planner planner(layers(count, room, sizes), {16, 2, 0});
     ask([&](sdk::Actions& to) { planner.begin_pass(true, to); });
     for (const sdk::Visit& visit : visits) {
       ask([&](sdk::Actions& to) { planner.enter(visit, to); });
@@ -85,9 +88,11 @@ void plan(benchmark::State& state, uint64_t room) {
 }
 
 BENCHMARK(next_uses)->Arg(2048)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(plan, all, 0)->Arg(2048)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(plan, room_for_three, 3)->Arg(2048)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(plan, room_for_100, 100)->Arg(2048)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan, all, 0, 1)->Arg(2048)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan, room_for_three, 3, 1)->Arg(2048)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan, room_for_100, 100, 1)->Arg(2048)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan, of_13_sizes_room_for_ten, 10, 13)->Arg(2048)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan, of_13_sizes_room_for_100, 100, 13)->Arg(2048)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -18,6 +18,7 @@
 #include "blas_threads.hpp"
 #include "corpus.hpp"
 #include "pliant/batches.hpp"
+#include "pliant/exit_code.hpp"
 #include "pliant/learning_rate.hpp"
 #include "settings.hpp"
 #include "trainee.hpp"

@@ -20,8 +20,8 @@
 #include "pliant/accelerator.hpp"
 #include "pliant/communicator.hpp"
 #include "pliant/config.hpp"
-#include "sharded/exchange.hpp"
-#include "sharded/whole_memory.hpp"
+#include "sharded/memory/whole_memory.hpp"
+#include "sharded/shards/exchange.hpp"
 
 using namespace pliant;
 

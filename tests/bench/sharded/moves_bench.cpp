@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "sharded/moves.hpp"
+#include "sharded/shards/moves.hpp"
 #include "unit/sharded/chunks_moved.hpp"
 
 using namespace pliant;

@@ -18,13 +18,13 @@
 #include "pliant/balancer.hpp"
 #include "pliant/config.hpp"
 #include "pliant/sharded.hpp"
-#include "sharded/arena_needs.hpp"
 #include "sharded/coordinator.hpp"
-#include "sharded/layout.hpp"
+#include "sharded/memory/arena_needs.hpp"
 #include "sharded/runtime.hpp"
-#include "sharded/segments.hpp"
-#include "sharded/trace_log.hpp"
-#include "sharded/trace_recorder.hpp"
+#include "sharded/shards/layout.hpp"
+#include "sharded/shards/segments.hpp"
+#include "sharded/trace/trace_log.hpp"
+#include "sharded/trace/trace_recorder.hpp"
 
 namespace pliant::bench {
 namespace {

@@ -162,6 +162,39 @@ TEST_CASE("a piece is given back on the stream that used it last") {
   gather.synchronize();
 }
 
+TEST_CASE("who comes next waits for the work that used a piece, not for what came before it was given back") {
+  const pliant::Accelerator accelerator = host();
+  Arena arena(accelerator, 0, kPage);
+  pliant::Stream gather(accelerator, 0);
+  pliant::Stream compute(accelerator, 0);
+  std::array<uint8_t, kPage> of_first{};
+  {
+    Held held(accelerator, gather);
+    ArenaBuffer buffer(arena, gather, kPage);
+    gather.fill(buffer.pointer(), 1, kPage);
+    gather.copy(of_first.data(), buffer.pointer(), kPage);
+    buffer.end_use(gather);
+    held.let_go();
+    gather.synchronize();
+  }
+  {
+    ArenaBuffer buffer(arena, gather, kPage);
+    buffer.end_use(gather);
+    gather.fill(buffer.pointer(), 2, kPage);  // as it is used after all
+    buffer.end_use(gather);
+    Held later(accelerator, gather);
+    buffer.give_back(compute);  // which has not used it
+    const ArenaBuffer next(arena, compute, kPage);
+    compute.fill(next.pointer(), 3, kPage);
+    compute.synchronize();
+    CHECK(!gather.is_idle());
+    CHECK(static_cast<const uint8_t*>(next.pointer())[0] == 3);
+    later.let_go();
+    gather.synchronize();
+  }
+  CHECK(of_first[kPage - 1] == 1);
+}
+
 TEST_CASE("without room the sizes are named, and nothing is lost") {
   const pliant::Accelerator accelerator = host();
   Arena arena(accelerator, 0, 4 * kPage);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "elastic/agent/foreign_group.hpp"
+#include "unit/agent/job_ends.hpp"
 
 using namespace pliant::elastic;
 
@@ -42,10 +43,10 @@ TEST_CASE("a group whose workers all exit 0 is finished, in whatever order they 
   script.group = &group;
   script.spawn_group(4, 0);
   for (const WorkerId id : {2, 0, 3}) group.ended(id, {false, 0});
-  CHECK_FALSE(group.verdict());
+  CHECK_FALSE(group.job_end());
   group.ended(1, {false, 0});
-  REQUIRE(group.verdict());
-  CHECK(group.verdict()->exit_code == 0);
+  REQUIRE(group.job_end());
+  CHECK(is_finished(*group.job_end()));
 }
 
 TEST_CASE("a worker that fails ends the others with SIGTERM and the group is started again") {
@@ -78,8 +79,10 @@ TEST_CASE("a group that shrinks takes the next valid world size below") {
   CHECK(script.sizes == std::vector<int64_t>{4, 2, 1});
   CHECK(group.world_size() == 1);
   CHECK(group.shrunk_by() == "rank 0 exited with code 1");
-  REQUIRE(group.verdict());
-  CHECK(group.verdict()->exit_code == 75);
+  REQUIRE(group.job_end());
+  CHECK(has_no_world_size(*group.job_end()));
+  REQUIRE(group.job_end()->worker);
+  CHECK(group.job_end()->worker->exit_code == 1);
 }
 
 TEST_CASE("restarts are limited and the reason names rank and code") {
@@ -89,9 +92,11 @@ TEST_CASE("restarts are limited and the reason names rank and code") {
   script.spawn_group(4, 0);
   group.ended(3, {false, 7});
   for (const WorkerId id : {0, 1, 2}) group.ended(id, {true, SIGTERM});
-  REQUIRE(group.verdict());
-  CHECK(group.verdict()->exit_code == 1);
-  CHECK(group.verdict()->reason == "rank 3 exited with code 7; 0 of 0 restarts used");
+  REQUIRE(group.job_end());
+  CHECK(has_failed(*group.job_end()));
+  CHECK(group.job_end()->reason == "rank 3 exited with code 7; 0 of 0 restarts used");
+  REQUIRE(group.job_end()->worker);
+  CHECK(group.job_end()->worker->exit_code == 7);
 }
 
 TEST_CASE("a program that fails alike on all ranks at its start ends the job at once, with one message") {
@@ -100,15 +105,16 @@ TEST_CASE("a program that fails alike on all ranks at its start ends the job at 
   script.group = &group;
   script.spawn_group(4, 0);
   for (const WorkerId id : {2, 0, 1, 3}) {
-    CHECK_FALSE(group.verdict());
+    CHECK_FALSE(group.job_end());
     script.time += 0.2;
     group.ended(id, {false, 1, "rank " + std::to_string(id) + ": no module named torch"});
   }
-  REQUIRE(group.verdict());
-  CHECK(group.verdict()->exit_code == 1);
-  CHECK(group.verdict()->reason ==
-        "all 4 workers exited with code 1: rank 2: no module named torch; all ended alike at their start, and are not "
-        "started again");
+  REQUIRE(group.job_end());
+  CHECK(has_failed(*group.job_end()));
+  CHECK(
+      group.job_end()->reason ==
+      "all 4 workers exited with code 1: rank 2: no module named torch; all failed the same way at the start, so they "
+      "are not restarted");
   CHECK(script.events.empty());
   CHECK(script.signals.empty());
   CHECK(group.restarts() == 0);
@@ -127,7 +133,7 @@ TEST_CASE("one that fails in another way than the rest at the start is a failure
     CHECK(script.events == std::vector<std::string>{"rank 0 exited with code 1: no file"});
     CHECK(script.signals == std::vector<std::pair<WorkerId, int>>{{2, SIGTERM}, {3, SIGTERM}});
     for (const WorkerId id : {2, 3}) group.ended(id, {true, SIGTERM});
-    CHECK_FALSE(group.verdict());
+    CHECK_FALSE(group.job_end());
     CHECK(group.restarts() == 1);
   }
 }
@@ -148,4 +154,17 @@ TEST_CASE("others are waited for a second, to fail alike at the start") {
   CHECK(group.restarts() == 1);
   group.ended(4, {false, 1, "no file"});  // it is the first start that counts
   CHECK(script.signals.size() == 6);
+}
+
+TEST_CASE("several workers that are killed by one signal at their start were killed, one was") {
+  const ExitStatus fault{true, SIGSEGV};
+  CHECK(describe(fault) == "was killed by signal 11 (Segmentation fault)");
+  CHECK(
+      all_ended_alike(2, "worker 0 was killed", fault) ==
+      "all 2 workers were killed by signal 11 (Segmentation fault); all failed the same way at the start, so they are "
+      "not restarted");
+  CHECK(all_ended_alike(1, "worker 0 was killed", fault) ==
+        "worker 0 was killed; it failed at the start, so it is not restarted");
+  CHECK(all_ended_alike(3, "worker 0 exited", {false, 2, "no file"}) ==
+        "all 3 workers exited with code 2: no file; all failed the same way at the start, so they are not restarted");
 }

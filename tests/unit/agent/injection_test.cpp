@@ -38,7 +38,7 @@ TEST_CASE("a wrong injection is refused with its grammar") {
       pliant::parse_injection(text);
       FAIL("accepted");
     } catch (const pliant::Error& error) {
-      CHECK(error.exit_code() == pliant::ExitCode::kUsage);
+      CHECK(error.origin() == pliant::Origin::kInput);
       CHECK(error.message().find("kill:rank=R,step=S") != std::string::npos);
     }
   }

@@ -6,6 +6,7 @@
 
 #include "elastic/message.hpp"
 
+using pliant::Origin;
 using namespace pliant::elastic;
 
 TEST_CASE("a vote keeps all 64 bits of its digest and every double exactly") {
@@ -35,9 +36,19 @@ TEST_CASE("the time of a share and the rates of a balancer travel exactly") {
   const auto commit = parse_to_worker(to_line(Commit{3, false, "", {7, 8}}));
   REQUIRE(commit);
   CHECK(std::get<Commit>(*commit).rates == pliant::CostRates{7, 8});
-  const auto reducing = parse_from_worker(to_line(Reducing{1, 2, 0xFEDCBA9876543210ULL}));
+  const auto reducing = parse_from_worker(to_line(Reducing{1, 2, 0xFEDCBA9876543210ULL, 0xFEDCBA9876543211ULL}));
   REQUIRE(reducing);
   CHECK(std::get<Reducing>(*reducing).assignment == 0xFEDCBA9876543210ULL);
+  CHECK(std::get<Reducing>(*reducing).rows == 0xFEDCBA9876543211ULL);
+}
+
+TEST_CASE("what plugins answer travels exactly, and which files they are of") {
+  Vote vote{3, 41};
+  vote.scaling = {0.1 + 0.2, 1e-300, -0x1.fffffffffffffp1023};
+  CHECK(std::get<Vote>(*parse_from_worker(to_line(vote))).scaling == vote.scaling);
+  Ready ready{"data"};
+  ready.plugins = {"sampler fixed 0.1.0 00ff", "lr sqrt 0.1.0 unread"};
+  CHECK(std::get<Ready>(*parse_from_worker(to_line(ready))).plugins == ready.plugins);
 }
 
 TEST_CASE("where a worker records what it does travels with its generation, and what it did with its vote") {
@@ -94,15 +105,55 @@ TEST_CASE("a part of a snapshot travels with the digests of its cut and of what 
 
 TEST_CASE("how the data set was written, and what a worker refuses, travel in fields") {
   CHECK(parse_to_worker(to_line(WriteData{})));
-  const auto written = parse_from_worker(to_line(DataWritten{"no room", 5, 2}));
+  const auto written = parse_from_worker(to_line(DataWritten{"no room", 5, Origin::kInput}));
   REQUIRE(written);
   CHECK(std::get<DataWritten>(*written).error == "no room");
   CHECK(std::get<DataWritten>(*written).status == 5);
-  CHECK(std::get<DataWritten>(*written).exit_code == 2);
-  const auto refused = parse_from_worker(to_line(Refused{1, 3, "budget prefetch"}));
+  CHECK(std::get<DataWritten>(*written).origin == Origin::kInput);
+  const auto refused = parse_from_worker(to_line(Refused{1, Origin::kPlugin, "budget prefetch"}));
   REQUIRE(refused);
-  CHECK(std::get<Refused>(*refused) == Refused{1, 3, "budget prefetch"});
-  CHECK_FALSE(std::get<Refused>(*refused) == Refused{1, 3, "budget"});
+  CHECK(std::get<Refused>(*refused) == Refused{1, Origin::kPlugin, "budget prefetch"});
+  CHECK_FALSE(std::get<Refused>(*refused) == Refused{1, Origin::kPlugin, "budget"});
+  CHECK_FALSE(std::get<Refused>(*refused) == Refused{1, Origin::kInput, "budget prefetch"});
+}
+
+TEST_CASE("metrics travel exactly, whatever they are, and what is none is no message") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<MetricShare> metrics{{"accuracy", pliant::MetricRule::kMean, {1e-300, 0.1}, {3}},
+                                         {"nothing", pliant::MetricRule::kMean, {}, {}},
+                                         {"most", pliant::MetricRule::kMax, {-infinity}, {}}};
+  Vote vote{3, 41};
+  vote.metrics = metrics;
+  CHECK(std::get<Vote>(*parse_from_worker(to_line(vote))).metrics == metrics);
+  const auto evaluated = parse_from_worker(to_line(Evaluated{40, metrics}));
+  REQUIRE(evaluated);
+  CHECK(std::get<Evaluated>(*evaluated).step == 40);
+  CHECK(std::get<Evaluated>(*evaluated).metrics == metrics);
+  for (const char* const bad : {R"(["x",9,0])", R"(["a b",0,0])", R"(["x",0,5,1.0])", R"(["x",0])", "7"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_from_worker(std::string(R"({"type":"evaluated","step":1,"metrics":[)") + bad + "]}"));
+  }
+}
+
+TEST_CASE("what ranks found out travels to them with a commit, and why one asks for the end with its vote") {
+  CHECK(std::get<Commit>(*parse_to_worker(to_line(Commit{}))).evaluation.step == -1);
+  Commit commit;
+  commit.evaluation = {40, 3, 1, {{"valid", 0.1}, {"worst", std::numeric_limits<double>::infinity()}}};
+  const auto told = std::get<Commit>(*parse_to_worker(to_line(commit))).evaluation;
+  CHECK(told.step == 40);
+  CHECK(told.ranks == 3);
+  CHECK(told.lost == 1);
+  CHECK(told.values == commit.evaluation.values);
+  Vote vote{3, 41};
+  vote.end = "good enough";
+  CHECK(std::get<Vote>(*parse_from_worker(to_line(vote))).end == "good enough");
+}
+
+TEST_CASE("what a worker is busy with travels, and for how long at most") {
+  const auto busy = parse_from_worker(to_line(BusyWith{"evaluation of \"valid\"", 0.1 + 0.2}));
+  REQUIRE(busy);
+  CHECK(std::get<BusyWith>(*busy).what == "evaluation of \"valid\"");
+  CHECK(std::get<BusyWith>(*busy).at_most_s == 0.1 + 0.2);
 }
 
 TEST_CASE("a loss that is not finite travels") {
@@ -157,6 +208,15 @@ TEST_CASE("nonsense is refused") {
     INFO(line);
     CHECK_FALSE(parse_from_worker(line));
     CHECK_FALSE(parse_to_worker(line));
+  }
+}
+
+TEST_CASE("an origin that no error has is refused") {
+  CHECK(parse_from_worker(R"({"type":"refused","status":1,"origin":3,"options":""})"));
+  for (const char* origin : {"4", "-1", "\"kInput\"", "null"}) {
+    INFO(origin);
+    CHECK_FALSE(
+        parse_from_worker(R"({"type":"refused","status":1,"options":"","origin":)" + std::string(origin) + "}"));
   }
 }
 

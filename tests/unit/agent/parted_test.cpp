@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "unit/agent/job_ends.hpp"
 #include "unit/agent/played_job.hpp"
 #include "unit/sharded/says.hpp"
 
@@ -34,9 +35,9 @@ void let_vote(PlayedJob& job, std::vector<sharded::VisitCount> visits) {
 /// The workers of a job that is about to end.
 std::string reason_of(PlayedJob& job) {
   for (const WorkerId id : {0, 1}) job.group.ended(id, kKilled);
-  REQUIRE(job.group.verdict().has_value());
-  CHECK(job.group.verdict()->exit_code == 1);
-  return job.group.verdict()->reason;
+  REQUIRE(job.group.job_end().has_value());
+  CHECK(has_failed(*job.group.job_end()));
+  return job.group.job_end()->reason;
 }
 
 }  // namespace

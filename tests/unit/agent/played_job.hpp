@@ -14,7 +14,7 @@
 #include "elastic/agent/group.hpp"
 #include "elastic/assignment_record.hpp"
 #include "elastic/snapshot_draft.hpp"
-#include "sharded/ownership.hpp"
+#include "sharded/shards/ownership.hpp"
 
 namespace pliant::elastic {
 
@@ -34,7 +34,9 @@ inline GroupOptions options_for(int64_t workers, int64_t snapshot_every) {
 /// A job whose workers a test plays: what the group does is written down, and nothing happens by itself.
 class PlayedJob final : public GroupActions {
  public:
-  PlayedJob(int64_t workers, int64_t snapshot_every) : group(options_for(workers, snapshot_every), *this, 0, {}) {}
+  PlayedJob(int64_t workers, int64_t snapshot_every) : PlayedJob(options_for(workers, snapshot_every)) {}
+  explicit PlayedJob(GroupOptions options, int64_t committed = 0, std::optional<SnapshotRecord> snapshot = {})
+      : group(std::move(options), *this, committed, std::move(snapshot)) {}
 
   void send(WorkerId worker, const ToWorker& message) override { sent.emplace_back(worker, message); }
   void spawn() override { ++spawned; }
@@ -45,6 +47,10 @@ class PlayedJob final : public GroupActions {
   bool is_stopped(WorkerId) override { return false; }
   Result<int64_t> next_generation(int64_t) override { return ++generation; }
   Result<> open_plan(const std::string&) override { return {}; }
+  Result<> record(const EndRecord& record) override {
+    ends.push_back(record);
+    return {};
+  }
   bool has_step(int64_t) override { return true; }
   Result<StepFacts> facts_of(int64_t step) override {
     StepFacts facts;
@@ -55,7 +61,10 @@ class PlayedJob final : public GroupActions {
   Result<Assignment> assignment_of(int64_t, const Sharing& how, CostRates) override {
     return share_out(8, {.world_size = how.world_size});
   }
-  Result<> record(const CommitRecord&) override { return {}; }
+  Result<> record(const CommitRecord& record) override {
+    commits.push_back(record);
+    return {};
+  }
   Result<> record(const GenerationRecord&) override { return {}; }
   Result<> record(const SnapshotRecord& record) override {
     snapshots.push_back(record.step);
@@ -66,11 +75,16 @@ class PlayedJob final : public GroupActions {
     return {};
   }
   Result<> record(const NotFiniteRecord&) override { return {}; }
+  Result<> record(const Evaluation& record) override {
+    evaluations.push_back(record);
+    return {};
+  }
   std::string snapshot_path(int64_t step) const override { return fmt::format("step-{}", step); }
   void drop_snapshot(const SnapshotRecord&) override {}
   void confirmed(const SnapshotRecord&) override {}
   bool has_snapshot(const SnapshotRecord&) const override { return true; }
   void committed(const CommitRecord&, int64_t) override {}
+  void busy(const std::vector<BusyWorker>& workers) override { shown.push_back(workers); }
   void event(const std::string& line, bool) override { log += line + "\n"; }
   void interrupted() override {}
   double now() const override { return seconds; }
@@ -137,6 +151,14 @@ class PlayedJob final : public GroupActions {
         worker, PartWritten{step, snapshot_path(step), "", of_generation, digest_of_cut(map.runs_of(rank)), kBeside});
   }
 
+  /// Time goes by, with a tick every half second.
+  void pass(double time) {
+    for (const double end = seconds + time; seconds < end;) {
+      seconds += 0.5;
+      group.tick();
+    }
+  }
+
   double seconds = 0;
   std::optional<std::string> parted;  ///< by the pages of visits
   int64_t generation = 0;
@@ -145,7 +167,11 @@ class PlayedJob final : public GroupActions {
   std::vector<WorkerId> killed;
   std::vector<int64_t> snapshots;
   std::vector<int64_t> restarts;
+  std::vector<CommitRecord> commits;
+  std::vector<Evaluation> evaluations;
+  std::vector<EndRecord> ends;
   std::string log;
+  std::vector<std::vector<BusyWorker>> shown;  ///< who was busy, each time that the group said so
   Group group;
 };
 

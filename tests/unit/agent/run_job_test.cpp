@@ -16,13 +16,18 @@
 #include "pliant/error.hpp"
 #include "pliant/job.hpp"
 #include "scratch_folder.hpp"
+#include "unit/agent/job_ends.hpp"
 
 namespace {
 
 using pliant::Config;
+using pliant::JobEnd;
 using pliant::JobOptions;
+using pliant::JobOutcome;
 using pliant::JobStop;
 using pliant::JobSummary;
+using pliant::elastic::has_failed;
+using pliant::elastic::was_stopped;
 
 struct Hears final : pliant::JobObserver {
   std::function<void(std::string_view)> heard = [](std::string_view) {};
@@ -123,14 +128,13 @@ TEST_CASE("a job touches no signal of a program that does not ask for it, and no
     CHECK(OwnHandlers::are_there());
     CHECK(state_of_process() == before);
   });
-  CHECK(summary.exit_code == 0);
-  CHECK(summary.outcome == "finished");
+  CHECK(summary.end.outcome == JobOutcome::kFinished);
   CHECK(begun);
   CHECK(OwnHandlers::are_there());
   CHECK(state_of_process() == before);
 }
 
-TEST_CASE("a job that takes signals is ended by one with 128 + n and puts the program's handlers back") {
+TEST_CASE("a job that takes signals is ended by one, names it and puts the program's handlers back") {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     CAPTURE(number);
     const OwnHandlers own;
@@ -140,9 +144,8 @@ TEST_CASE("a job that takes signals is ended by one with 128 + n and puts the pr
     const JobSummary summary = run("echo begun; exec sleep 600", options, [&](std::string_view line) {
       if (line == kBegun) ::kill(::getpid(), number);
     });
-    CHECK(summary.exit_code == 128 + number);
-    CHECK(summary.outcome == "stopped");
-    CHECK(summary.reason == "stopped by a signal");
+    CHECK(was_stopped(summary.end, number));
+    CHECK(summary.end.reason == "stopped by a signal");
     CHECK(OwnHandlers::are_there());
     CHECK(state_of_process() == before);
   }
@@ -152,11 +155,23 @@ TEST_CASE("a job that fails puts the program's handlers back, too") {
   const OwnHandlers own;
   JobOptions options;
   options.take_signals = true;
-  CHECK(run("exit 7", options).exit_code == 1);
+  CHECK(has_failed(run("exit 7", options).end));
   CHECK(OwnHandlers::are_there());
 }
 
-TEST_CASE("a stop that is requested from another thread asks the workers to end, and the job ends with 143") {
+TEST_CASE("a job that fails for a worker has its exit code or signal") {
+  const JobEnd exited = run("exit 7", {}).end;
+  REQUIRE(exited.worker);
+  CHECK(exited.worker->exit_code == 7);
+  CHECK(exited.worker->signal == 0);
+  const JobEnd killed = run("kill -SEGV $$", {}).end;
+  CHECK(has_failed(killed));
+  REQUIRE(killed.worker);
+  CHECK(killed.worker->exit_code == 0);
+  CHECK(killed.worker->signal == SIGSEGV);
+}
+
+TEST_CASE("a stop that is requested from another thread asks the workers to end, as SIGTERM does") {
   const OwnHandlers own;
   JobOptions options;
   options.stop.emplace();
@@ -167,9 +182,8 @@ TEST_CASE("a stop that is requested from another thread asks the workers to end,
                                  });
   REQUIRE(other.joinable());
   other.join();
-  CHECK(summary.exit_code == 143);
-  CHECK(summary.outcome == "stopped");
-  CHECK(summary.reason == "stopped by a request");
+  CHECK(was_stopped(summary.end, SIGTERM));
+  CHECK(summary.end.reason == "stopped by a request");
   CHECK(OwnHandlers::are_there());
 }
 
@@ -179,9 +193,8 @@ TEST_CASE("a second request kills the workers at once") {
   const JobSummary summary = run("trap '' TERM; echo begun; exec sleep 600", options, [&](std::string_view line) {
     if (line == kBegun || line == kAsked) options.stop->request();
   });
-  CHECK(summary.exit_code == 143);
-  CHECK(summary.outcome == "stopped");
-  CHECK(summary.reason == "stopped at once by a second request");
+  CHECK(was_stopped(summary.end, SIGTERM));
+  CHECK(summary.end.reason == "stopped at once by a second request");
   CHECK(summary.wall_seconds < 10);  // [run] stop_grace_s is 15
 }
 
@@ -190,12 +203,12 @@ TEST_CASE("requests that came before the job count as soon as it has begun") {
   options.stop.emplace();
   options.stop->request();
   const JobSummary once = run("exec sleep 600", options);
-  CHECK(once.exit_code == 143);
-  CHECK(once.reason == "stopped by a request");
+  CHECK(was_stopped(once.end, SIGTERM));
+  CHECK(once.end.reason == "stopped by a request");
   options.stop.emplace();
   options.stop->request();
   options.stop->request();
-  CHECK(run("trap '' TERM; exec sleep 600", options).reason == "stopped at once by a second request");
+  CHECK(run("trap '' TERM; exec sleep 600", options).end.reason == "stopped at once by a second request");
 }
 
 TEST_CASE("a program that ignores SIGCHLD is refused: a failed worker would seem to end well") {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "data/digest.hpp"
@@ -43,10 +44,10 @@ SimulatedJob::SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, D
   for (int64_t i = 0; i < options.workers; ++i) spawn();
 }
 
-std::optional<Verdict> SimulatedJob::run() {
-  while (!group_.verdict() && violation_.empty() && events_ < kMostEvents) {
-    if (++events_ == disturbances_.stop_after) group_.request_stop(130);
-    if (events_ == disturbances_.fails_after) group_.fail({1, "failed", "the run directory is gone"});
+std::optional<JobEnd> SimulatedJob::run() {
+  while (!group_.job_end() && violation_.empty() && events_ < kMostEvents) {
+    if (++events_ == disturbances_.stop_after) group_.request_stop(SIGINT);
+    if (events_ == disturbances_.fails_after) group_.fail(job_failed("the run directory is gone"));
     if (events_ == disturbances_.joins_after) {
       ++initial_;
       spawn();
@@ -59,7 +60,7 @@ std::optional<Verdict> SimulatedJob::run() {
     if (!act()) break;
   }
   note_progress();
-  return group_.verdict();
+  return group_.job_end();
 }
 
 // One random thing that can happen next.
@@ -79,6 +80,11 @@ bool SimulatedJob::act() {
   Worker& worker = at->second;
   const bool killed = worker.form.rank == -2;
   if (is_frozen(worker) && !killed) return true;
+  if (worker.busy_until > events_ && !worker.done) {  // its program is elsewhere; what it said is on its way
+    if (!worker.outbox.empty()) deliver_to_agent(id);
+    return true;
+  }
+  if (std::exchange(worker.busy_until, 0) > 0 && !worker.done) worker.outbox.push_back(BusyWith{});
   switch (random_() % 3) {
     case 0:
       if (!worker.outbox.empty()) {
@@ -213,10 +219,10 @@ void SimulatedJob::handle(WorkerId id, Worker& worker) {
     worker.outbox.push_back(Holds{worker.holds(), compares, compares ? digest_of_state(worker.state) : 0});
   } else if (std::holds_alternative<WriteData>(message)) {
     if (is_odd(id)) violate("a worker writes other data than that of the most");
-    if (disturbances_.data_changed) return worker.outbox.push_back(DataWritten{"it has changed", 4, 2});
+    if (disturbances_.data_changed) return worker.outbox.push_back(DataWritten{"it has changed", 4, Origin::kInput});
     if (disturbances_.data_shortages > 0) {
       --disturbances_.data_shortages;
-      return worker.outbox.push_back(DataWritten{"no descriptor is left", 5, 1});
+      return worker.outbox.push_back(DataWritten{"no descriptor is left", 5, Origin::kRun});
     }
     data_writers_.push_back(id);
     worker.outbox.push_back(DataWritten{});
@@ -243,6 +249,9 @@ void SimulatedJob::handle(WorkerId id, Worker& worker) {
       worker.state.back().generation = -1;
     }
     if (commit->compare) worker.outbox.push_back(Holds{worker.holds(), true, digest_of_state(worker.state)});
+    const auto steps = static_cast<int64_t>(worker.state.size());
+    if (steps % 3 == 0)
+      worker.outbox.push_back(Evaluated{steps, {{"valid", MetricRule::kMean, {static_cast<double>(steps)}, {1}}}});
     worker.at = commit->wait ? At::kWaiting : At::kComputing;
   } else if (const auto* save = std::get_if<Save>(&message)) {
     if (disturbances_.sharded && worker.partial) {
@@ -341,6 +350,8 @@ bool SimulatedJob::all_parts_live() const {
 }
 
 void SimulatedJob::write_part(Worker& worker, int64_t step, const std::string& file) {
+  if (worker.is_short && disturbances_.short_of_disk)
+    return worker.outbox.push_back(PartWritten{step, file, "no descriptor is left", worker.form.generation});
   auto& written = parts_[{worker.form.generation, step}];
   if (!worker.spoilt) written.insert(worker.chunks.begin(), worker.chunks.end());
   const bool first = &worker == &workers_.begin()->second;
@@ -415,6 +426,10 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     worker.state = donated_.at(worker.form.generation).at(0);
     worker.partial = false;
     stand(worker);
+  } else if (worker.at == At::kComputing && disturbances_.busies > 0 && random_() % disturbances_.one_in == 0) {
+    --disturbances_.busies;
+    worker.busy_until = events_ + kBusy;
+    worker.outbox.push_back(BusyWith{"evaluation", disturbances_.busy_says_s});
   } else if (worker.at == At::kComputing) {
     if (disturbances_.corrupt && !corrupted_ && !worker.state.empty() && random_() % disturbances_.one_in == 0) {
       corrupted_ = true;
@@ -425,7 +440,7 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
       worker.done = true;
       worker.exit = {false, 2, fmt::format("process {}: the budget is too small", disturbances_.refusing)};
       const std::string option = disturbances_.alike ? "budget" : fmt::format("option_{}", disturbances_.refusing);
-      if (!disturbances_.silent) worker.outbox.push_back(Refused{5, 2, option});
+      if (!disturbances_.silent) worker.outbox.push_back(Refused{5, Origin::kInput, option});
       --disturbances_.refusing;
       return;
     }
@@ -453,6 +468,8 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
                                  false,
                                  compared,
                                  compared ? digest_of_state(worker.state) : 0});
+    const bool asks = now == disturbances_.ends_after && worker.form.rank == worker.form.world_size - 1;
+    if (asks) std::get<Vote>(worker.outbox.back()).end = "good enough";
     worker.at = At::kVoted;
   }
 }

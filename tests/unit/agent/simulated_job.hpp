@@ -13,7 +13,7 @@
 
 #include "elastic/agent/group.hpp"
 #include "elastic/snapshot.hpp"
-#include "sharded/moves.hpp"
+#include "sharded/shards/moves.hpp"
 
 namespace pliant::elastic {
 
@@ -26,6 +26,7 @@ struct Disturbances {
   int stillborn = 0;           ///< replacements that die before they say anything
   int refusals = 0;            ///< calls of the rendezvous that it refuses for lack of resources, at random
   int shortages = 0;           ///< workers whose collectives all fail from a random moment on, each for itself
+  bool short_of_disk = false;  ///< sharded: these write no part of a snapshot either
   int agent_stops = 0;         ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
   bool corrupt = false;        ///< one worker comes to another state, once, at a random step
   bool corrupt_donor = false;  ///< one that gave its state to others comes to another one before it is compared
@@ -48,6 +49,9 @@ struct Disturbances {
   bool corrupt_copy = false;      ///< the first copy of a state with steps in it goes wrong
   int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones
   bool in_place = false;          ///< states are copied over what a worker held, which takes a while
+  int busies = 0;                 ///< ranks that do what is no step for 8 s as they compute, at random moments
+  int64_t ends_after = -1;        ///< a rank asks for the end of the job with the vote for this step
+  double busy_says_s = 60;        ///< for which they announce so long
   int64_t longest_freeze = 6000;  ///< events, a thousandth of a second each; then it continues
 };
 
@@ -55,8 +59,8 @@ class SimulatedJob final : public GroupActions {
  public:
   SimulatedJob(GroupOptions options, int64_t steps, uint32_t seed, Disturbances disturbances);
 
-  /// Runs until the group gives its verdict, or returns nullopt after an absurd number of events.
-  std::optional<Verdict> run();
+  /// Runs until the group has ended, or returns nullopt after an absurd number of events.
+  std::optional<JobEnd> run();
 
   /// Step numbers of the commits that survive, in order; each with the generation that made it.
   struct Entry {
@@ -118,6 +122,20 @@ class SimulatedJob final : public GroupActions {
     not_finite.push_back(record.step);
     return {};
   }
+  Result<> record(const Evaluation& record) override {
+    if (record.step > static_cast<int64_t>(lineage_.size())) violate("a state is evaluated that was never committed");
+    if (record.values.at("valid") != static_cast<double>(record.step))
+      violate("an evaluation is that of another state");
+    evaluations.push_back(record);
+    return {};
+  }
+  Result<> record(const EndRecord& record) override {
+    if (record.step != static_cast<int64_t>(lineage_.size())) violate("the job is to end after another step");
+    ends.push_back(record);
+    return {};
+  }
+  std::vector<Evaluation> evaluations;
+  std::vector<EndRecord> ends;
   std::vector<int64_t> not_finite;
   std::string snapshot_path(int64_t step) const override { return snapshot_file(step).string(); }
   void drop_snapshot(const SnapshotRecord& record) override;
@@ -154,6 +172,7 @@ class SimulatedJob final : public GroupActions {
     bool done = false;  ///< will exit once its outbox is empty
     ExitStatus exit;
     int64_t frozen_until = 0;
+    int64_t busy_until = 0;
     [[nodiscard]] int64_t holds() const { return partial ? -1 : static_cast<int64_t>(state.size()); }
   };
 
@@ -205,6 +224,7 @@ class SimulatedJob final : public GroupActions {
   WorkerId next_id_ = 0;
   int64_t generation_ = 0;
   static constexpr int64_t kAgentStop = 2000;  ///< events
+  static constexpr int64_t kBusy = 8000;       ///< events
   mutable int64_t events_ = 0;
   mutable bool stops_after_look_ = false;
   int kills_done_ = 0;

@@ -131,11 +131,11 @@ TEST_CASE("with equal counts karmarkar_karp is never behind lpt") {
   CHECK(held);
 }
 
-TEST_CASE("an impossible answer is named with its balancer and ends with exit code 3") {
+TEST_CASE("an impossible answer is named with its balancer and is a fault of the plugin") {
   const auto refused = [](const std::string& how) {
     const Balancer lying = balancer("[balancer]\nuse = \"lying\"\n[balancer.lying]\nhow = \"" + how + "\"\n");
     const Error error = error_of([&] { (void)lying.assign(std::vector<int64_t>(5, 1), {.world_size = 2}); });
-    CHECK(error.exit_code() == ExitCode::kPlugin);
+    CHECK(error.origin() == Origin::kPlugin);
     CHECK(error.message().find("balancer 'lying'") == 0);
     return error.message();
   };
@@ -147,7 +147,7 @@ TEST_CASE("an impossible answer is named with its balancer and ends with exit co
   CHECK(refused("throws").find("the lying balancer threw") != std::string::npos);
   const Balancer flags = named("flags");
   const Error error = error_of([&] { (void)flags.assign(std::vector<int64_t>(5, 1), {.world_size = 2}); });
-  CHECK(error.exit_code() == ExitCode::kPlugin);
+  CHECK(error.origin() == Origin::kPlugin);
   CHECK(error.message().find("set flags 0x6") != std::string::npos);
 }
 

@@ -20,7 +20,7 @@ std::string refusal(const std::string& json) {
   try {
     static_cast<void>(import_deepspeed(json, "ds.json"));
   } catch (const Error& error) {
-    CHECK(error.exit_code() == ExitCode::kUsage);
+    CHECK(error.origin() == Origin::kInput);
     return error.message();
   }
   return {};

@@ -8,7 +8,7 @@
 using pliant::Config;
 using pliant::ConfigNeeds;
 using pliant::Error;
-using pliant::ExitCode;
+using pliant::Origin;
 using pliant::Status;
 using pliant::test::ConfigFile;
 using pliant::test::contains;
@@ -83,26 +83,26 @@ TEST_CASE("a need that is the section of no kind of plugins is refused") {
   CHECK(ConfigFile("[run]\nworkers = 2\n").refusal({"run"}) == "[run] is not a section of any plugin kind");
 }
 
-TEST_CASE("a missing plugin ends with 3, and with 2 when the config has errors of its own") {
-  const auto exit_code = [](const ConfigFile& file) {
+TEST_CASE("a missing plugin is a fault of plugins, and of the input when the config has errors of its own") {
+  const auto origin = [](const ConfigFile& file) {
     try {
       static_cast<void>(file.open(needs_elasticity()));
     } catch (const Error& error) {
-      return error.exit_code();
+      return error.origin();
     }
-    return ExitCode::kOk;
+    return Origin::kRun;
   };
-  CHECK(exit_code(ConfigFile("[elasticity]\nuse = 'gone'\n")) == ExitCode::kPlugin);
-  CHECK(exit_code(ConfigFile("[elasticity]\nuse = 'gone'\n[run]\nworkers = 0\n")) == ExitCode::kUsage);
+  CHECK(origin(ConfigFile("[elasticity]\nuse = 'gone'\n")) == Origin::kPlugin);
+  CHECK(origin(ConfigFile("[elasticity]\nuse = 'gone'\n[run]\nworkers = 0\n")) == Origin::kInput);
 }
 
-TEST_CASE("a missing file is not found, and asks for exit code 2") {
+TEST_CASE("a missing file is not found, and a fault of the input") {
   try {
     static_cast<void>(Config::open("/nowhere/pliant.toml"));
     FAIL("it opened");
   } catch (const Error& error) {
     CHECK(error.status() == Status::kNotFound);
-    CHECK(error.exit_code() == ExitCode::kUsage);
+    CHECK(error.origin() == Origin::kInput);
   }
 }
 

@@ -17,7 +17,7 @@ TEST_CASE("keys are quoted only where TOML wants it") {
 }
 
 TEST_CASE("an override is TOML where it can be, else the word itself, and never more than one value") {
-  const Origin origin{Layer::kSet, 0, 0, 0, "--set"};
+  const ValueOrigin origin{Layer::kSet, 0, 0, 0, "--set"};
   CHECK(parse_override("3", origin).type == Value::Type::kInt);
   CHECK(parse_override("3.5", origin).type == Value::Type::kFloat);
   CHECK(parse_override("true", origin).type == Value::Type::kBool);

@@ -62,3 +62,31 @@ TEST_CASE("gradients of a pass that was given up leave with no later one") {
   CHECK(reduced(program, 1, {0}).empty());
   CHECK(program.end_pass() == Words{"reduce 0"});
 }
+
+TEST_CASE("a bucket whose size is not set has an eighth of what is trained, so that no whole gradient is ever there") {
+  sdk::Model model =
+      layered({{1000}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}, {10}});
+  model.parameters[0].frozen = true;
+  Program program("zero3", zero3_options(false), model);
+  program.begin_pass();
+  CHECK(reduced(program, 17, {16}).empty());
+  CHECK(reduced(program, 16, {15, 16}) == Groups{{16, 15}});
+  CHECK(reduced(program, 15, {14}).empty());
+  CHECK(program.end_pass() == Words{"reduce 14"});
+}
+
+TEST_CASE("without a size that is set the gradients of a model with hardly any elements leave one by one") {
+  Program program("zero3", zero3_options(false), layered({{1}, {2}}));
+  program.begin_pass();
+  CHECK(reduced(program, 2, {1}) == Groups{{1}});
+  CHECK(reduced(program, 1, {0}) == Groups{{0}});
+  CHECK(program.end_pass().empty());
+}
+
+TEST_CASE("a size that is set stays, also DeepSpeed's for a model that is smaller") {
+  Program program = with_bucket(500000000, layered({{10}, {10}}));
+  program.begin_pass();
+  CHECK(reduced(program, 2, {1}).empty());
+  CHECK(reduced(program, 1, {0, 1}).empty());
+  CHECK(program.end_pass() == Words{"reduce 1", "reduce 0"});
+}

@@ -1,6 +1,9 @@
 // The rules that answers of coordinators are held against.
 #include <doctest/doctest.h>
 
+#include <iterator>
+#include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -206,4 +209,37 @@ TEST_CASE("other parameters of a module are what it uses from then on") {
   CHECK(rules.used_by(0) == std::vector<uint32_t>{1});
   check(rules, rules.enter(visit(0), List{gather(0), wait(0)}), Rule::kUse, "parameter 1");
   CHECK_FALSE(rules.enter(visit(0), List{gather(1), wait(1)}));
+}
+
+TEST_CASE("of parameters that come and go each is found by its place, however many lie there") {
+  std::mt19937 drawn(23);
+  const auto draw = [&drawn] { return static_cast<uint32_t>(drawn()); };
+  for (const uint32_t most : {3U, 40U, 300U, 5000U}) {
+    CAPTURE(most);
+    pliant::sdk::detail::PlacedParameters placed;
+    std::map<uint64_t, uint32_t> expected;
+    for (uint32_t i = 0; i < 20'000; ++i) {
+      const uint64_t place = 256 * uint64_t{draw() % (2 * most)};
+      if (expected.count(place) > 0) {
+        expected.erase(place);
+        placed.remove(place);
+      } else if (expected.size() < most) {
+        expected.emplace(place, i);
+        placed.add(place, i);
+      } else {
+        placed.remove(place);  // nothing lies there
+      }
+      const uint64_t asked = 256 * uint64_t{draw() % (2 * most)};
+      const auto after = expected.lower_bound(asked);
+      const auto* const from = placed.from(asked);
+      REQUIRE((from != nullptr) == (after != expected.end()));
+      if (from != nullptr) REQUIRE((from->place == after->first && from->number == after->second));
+      const auto* const before = placed.before(asked);
+      REQUIRE((before != nullptr) == (after != expected.begin()));
+      if (before != nullptr) REQUIRE(before->number == std::prev(after)->second);
+    }
+    placed.clear();
+    CHECK(placed.from(0) == nullptr);
+    CHECK(placed.before(UINT64_MAX) == nullptr);
+  }
 }

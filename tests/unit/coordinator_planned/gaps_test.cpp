@@ -46,6 +46,61 @@ TEST_CASE("with room for all nothing is lost to gaps, and without an arena there
   CHECK(lost_of({3, 9, 1, 4, 7}, 0, in_order(5)) == UINT64_MAX);
 }
 
+TEST_CASE("what fits to the last byte where all places are known beforehand loses nothing to gaps") {
+  // Three large layers and, in backward, a small one fill the budget: each where it comes to lie one after the other,
+  // one of the large ones would find no piece.
+  const std::vector<uint64_t> units{10, 1, 50, 2, 5, 10, 5, 10, 10, 100, 100, 1, 100};
+  uint64_t all = 0;
+  std::vector<uint64_t> bytes(units);
+  for (uint64_t& one : bytes) {
+    all += one;
+    one *= kUnit;
+  }
+  Trainer trainer(layers_of(bytes, 302 * kUnit));
+  uint64_t gathered = 0;
+  for (int step = 0; step < 4; ++step) {
+    gathered = trainer.pass(in_order(units.size())).bytes;
+    trainer.end_step();
+  }
+  CHECK(gathered == (all + 102) * kUnit);  // all but what fills it: 302 are whole at the middle
+  CHECK(trainer.planner().counts().lost_to_gaps == 0);
+}
+
+TEST_CASE("a pass that leaves an order whose places were all known goes on from where everything lies") {
+  const std::vector<uint64_t> units{10, 1, 50, 2, 5, 10, 5, 10, 10, 100, 100, 1, 100};
+  std::vector<uint64_t> bytes(units);
+  for (uint64_t& one : bytes) one *= kUnit;
+  const auto count = static_cast<uint32_t>(units.size());
+  for (uint32_t visits = 0; visits <= 2 * count; ++visits) {
+    CAPTURE(visits);
+    Trainer trainer(layers_of(bytes, 302 * kUnit));
+    for (int step = 0; step < 3; ++step) {
+      trainer.pass(in_order(units.size()));
+      trainer.end_step();
+    }
+    trainer.begin_pass();
+    trainer.enter(0);
+    for (uint32_t visit = 0; visit < visits; ++visit) {
+      if (visit == count) {
+        trainer.leave(0);
+        trainer.enter(0, true);
+      }
+      const bool backward = visit >= count;
+      const uint32_t layer = backward ? 2 * count - visit : visit + 1;
+      trainer.enter(layer, backward);
+      trainer.leave(layer, backward);
+    }
+    const bool backward = visits > count;
+    for (const uint32_t layer : {12U, 3U, 10U, 13U}) {  // in no order that is known
+      trainer.enter(layer, backward);
+      trainer.leave(layer, backward);
+    }
+    trainer.leave(0, backward);
+    trainer.end_pass();
+    trainer.end_step();
+  }
+}
+
 TEST_CASE("what lies idle below a line is all that nothing with a use to come holds") {
   std::mt19937 drawn(3);
   const auto draw = [&drawn] { return static_cast<uint32_t>(drawn()); };
@@ -173,5 +228,5 @@ TEST_CASE("layers of many sizes lose less than a twentieth of the budget to gaps
           ", nine tenths below ", lost[lost.size() * 9 / 10], ", worst ", lost.back(), "; ", over,
           " of 300 above a twentieth");
   CHECK(lost[lost.size() / 2] < 0.05);
-  CHECK(sum / static_cast<double>(lost.size()) < 0.1);
+  CHECK(sum / static_cast<double>(lost.size()) < 0.06);
 }

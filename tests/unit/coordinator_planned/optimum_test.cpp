@@ -41,7 +41,7 @@ uint64_t least(const std::vector<uint64_t>& bytes, const std::vector<uint32_t>& 
 
 }  // namespace
 
-TEST_CASE("between two layers and all of them, at most a twentieth more is gathered than the least, in the median") {
+TEST_CASE("between two layers and all of them, at most a fiftieth more is gathered than the least, in the median") {
   std::mt19937 drawn(7);
   const auto draw = [&drawn] { return static_cast<uint32_t>(drawn()); };
   std::vector<double> ratios;
@@ -82,5 +82,5 @@ TEST_CASE("between two layers and all of them, at most a twentieth more is gathe
   MESSAGE("layers of one size: median " << even[even.size() / 2] << ", worst " << even.back() << "; of many: median "
                                         << ratios[ratios.size() / 2] << ", worst " << ratios.back());
   CHECK(even[even.size() / 2] <= 1.0);
-  CHECK(ratios[ratios.size() / 2] <= 1.05);
+  CHECK(ratios[ratios.size() / 2] <= 1.02);
 }

@@ -81,7 +81,7 @@ TEST_CASE("another identity or count is refused by name, before and after the ru
   const auto check_both = [&](const std::string& file) {
     const Refusal identity = refusal(folder / "l.npy", other);
     CHECK(identity.status == Status::kFailedPrecondition);
-    CHECK(identity.exit_code == ExitCode::kUsage);
+    CHECK(identity.origin == Origin::kInput);
     CHECK(has(identity.message, file + " was measured as \"tokenizer a, data 1\", not as \"tokenizer b\""));
     const Refusal count = refusal(folder / "l.npy", analysis_of(kCount + 1));
     CHECK(count.status == Status::kFailedPrecondition);
@@ -140,9 +140,9 @@ TEST_CASE("places where no file can be are refused before anything is measured")
   CHECK(refusal(folder.path(), analysis).status == Status::kFailedPrecondition);
   const Refusal nowhere = refusal(folder / "none/l.npy", analysis);
   CHECK(nowhere.status == Status::kNotFound);
-  CHECK(nowhere.exit_code == ExitCode::kUsage);
+  CHECK(nowhere.origin == Origin::kInput);
   folder.write("plain", "");
-  CHECK(refusal(folder / "plain/l.npy", analysis).exit_code == ExitCode::kUsage);
+  CHECK(refusal(folder / "plain/l.npy", analysis).origin == Origin::kInput);
   std::filesystem::create_directory(folder / "d.npy.part");
   CHECK(refusal(folder / "d.npy", analysis).status == Status::kFailedPrecondition);
   if (::geteuid() != 0) {
@@ -243,7 +243,7 @@ TEST_CASE("an analysis that says too little is refused") {
     LengthAnalysis analysis = analysis_of();
     change(analysis);
     const Refusal refused = refusal(folder / "l.npy", analysis);
-    CHECK(refused.exit_code == ExitCode::kUsage);
+    CHECK(refused.origin == Origin::kInput);
     return refused.status;
   };
   CHECK(with([](LengthAnalysis& a) { a.count = 0; }) == Status::kInvalidArgument);

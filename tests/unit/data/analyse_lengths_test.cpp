@@ -133,13 +133,13 @@ TEST_CASE("a callback that throws is told with its sequence, and no finished chu
   CHECK(holds_all(folder / "l.npy"));
 }
 
-TEST_CASE("an Error of the callback keeps its status and exit code, and what is no exception is survived") {
+TEST_CASE("an Error of the callback keeps its status and origin, and what is no exception is survived") {
   const ScratchFolder folder;
   LengthAnalysis analysis = analysis_of();
-  analysis.length_of = [](int64_t) -> int64_t { throw Error(Status::kNotFound, "gone", ExitCode::kUsage); };
+  analysis.length_of = [](int64_t) -> int64_t { throw Error(Status::kNotFound, "gone", Origin::kInput); };
   const Refusal refused = refusal(folder / "l.npy", analysis);
   CHECK(refused.status == Status::kNotFound);
-  CHECK(refused.exit_code == ExitCode::kUsage);
+  CHECK(refused.origin == Origin::kInput);
   CHECK(refused.message == "cannot measure the length of sequence 0: gone");
   analysis.length_of = [](int64_t) -> int64_t { throw 7; };
   CHECK(refusal(folder / "l.npy", analysis).status == Status::kAborted);
@@ -162,7 +162,7 @@ TEST_CASE("what is no length is refused with its sequence") {
     analysis.length_of = [value](int64_t i) { return i == 299 ? value : 1; };
     const Refusal refused = refusal(folder / "l.npy", analysis);
     CHECK(refused.status == Status::kInvalidArgument);
-    CHECK(refused.exit_code == ExitCode::kUsage);
+    CHECK(refused.origin == Origin::kInput);
     CHECK(has(refused.message, "sequence 299 has a length of " + std::to_string(value)));
   }
   LengthAnalysis largest = analysis_of(1);

@@ -276,7 +276,7 @@ over_long = "drop"
   CHECK(summary.sequences + static_cast<int64_t>(made.dropped(0).size()) == 7);
 }
 
-TEST_CASE("data that cannot be trained on is refused with exit code 2") {
+TEST_CASE("data that cannot be trained on is refused as a fault of the input") {
   const Scratch scratch;
   const Config config = scratch.config("[sampler]\nuse = \"seqlen\"\n[sampler.seqlen]\nmax_tokens = 8\n");
   for (const Dataset& dataset : {Dataset{}, of({0}), of({9, 1})}) {
@@ -284,7 +284,7 @@ TEST_CASE("data that cannot be trained on is refused with exit code 2") {
       Batches made(config, plan_of(1), dataset);
       FAIL("nothing was thrown");
     } catch (const Error& error) {
-      CHECK(error.exit_code() == ExitCode::kUsage);
+      CHECK(error.origin() == Origin::kInput);
       CHECK(error.status() == Status::kInvalidArgument);
     }
   }

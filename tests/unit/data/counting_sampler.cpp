@@ -1,4 +1,6 @@
-// counting: one sequence a row; says each epoch that it plans, and turns the rows round where TEST_TURN_ROWS is set.
+// counting: one sequence a row; says each epoch that it plans. It turns the rows round where TEST_TURN_ROWS is set, and
+// those of later epochs in the worker of the restart that TEST_TURN_ROWS_OF_RESTART is, as if its file had been
+// replaced.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -17,8 +19,15 @@ struct Counting {
       rows.ids.push_back(static_cast<int64_t>(id));
       rows.end_row();
     }
-    if (std::getenv("TEST_TURN_ROWS") != nullptr) std::reverse(rows.ids.begin(), rows.ids.end());
+    if (std::getenv("TEST_TURN_ROWS") != nullptr || (request.epoch > 0 && is_replaced()))
+      std::reverse(rows.ids.begin(), rows.ids.end());
     return rows;
+  }
+
+  static bool is_replaced() {
+    const char* const of = std::getenv("TEST_TURN_ROWS_OF_RESTART");
+    const char* const restart = std::getenv("TORCHELASTIC_RESTART_COUNT");
+    return of != nullptr && restart != nullptr && std::string(of) == restart;
   }
 
   pliant::sdk::Host host;

@@ -10,7 +10,7 @@ namespace {
 Error refused(const Dataset& dataset) {
   const auto checked = data::check_dataset(dataset);
   REQUIRE_FALSE(checked.has_value());
-  CHECK(checked.error().exit_code() == ExitCode::kUsage);
+  CHECK(checked.error().origin() == Origin::kInput);
   return checked.error();
 }
 

@@ -91,7 +91,7 @@ std::string broken(Scripted& sampler) {
   auto plan = sampler.plan(five());
   REQUIRE_FALSE(plan.has_value());
   CHECK(plan.error().status() == Status::kInternal);
-  CHECK(plan.error().exit_code() == ExitCode::kPlugin);
+  CHECK(plan.error().origin() == Origin::kPlugin);
   CHECK(plan.error().message().rfind("sampler 'scripted' violates its contract in epoch 6: ", 0) == 0);
   return plan.error().message();
 }
@@ -260,7 +260,7 @@ TEST_CASE("an epoch without rows is the user's error and counts the reasons") {
   sampler.reasons = {0, 0, 1, 0, 0};
   auto plan = sampler.plan(five());
   REQUIRE_FALSE(plan.has_value());
-  CHECK(plan.error().exit_code() == ExitCode::kUsage);
+  CHECK(plan.error().origin() == Origin::kInput);
   CHECK(plan.error().message() ==
         "sampler 'scripted' leaves nothing to train on in epoch 6: it drops all 5 sequences (tail: 1, too_long: 4)");
 }

@@ -58,7 +58,7 @@ TEST_CASE("a rate from a schedule replaces base_lr") {
 TEST_CASE("a mean batch of nothing cannot be the base") {
   const Error error = refused("[lr]\nuse = \"linear\"\n", {4, 8, 100, 0});
   CHECK(error.status() == Status::kInvalidArgument);
-  CHECK(error.exit_code() == ExitCode::kUsage);
+  CHECK(error.origin() == Origin::kInput);
   CHECK(error.message().find("set base_batch") != std::string::npos);
 }
 
@@ -68,13 +68,13 @@ TEST_CASE("steps before 0 and rates that are not finite are refused") {
   CHECK_THROWS_AS((void)linear.at(0, kMean, std::numeric_limits<double>::infinity()), Error);
 }
 
-TEST_CASE("a rule that refuses what the config asks of it ends with exit code 2 and names itself") {
+TEST_CASE("a rule that refuses what the config asks of it is a fault of the input and names itself") {
   LearningRate linear = rate("[lr]\nuse = \"linear\"\nbase_lr = 1000\nbase_batch = 1e-307\n");
   try {
     (void)linear.at(0, kMean);
     FAIL("nothing was thrown");
   } catch (const Error& error) {
-    CHECK(error.exit_code() == ExitCode::kUsage);
+    CHECK(error.origin() == Origin::kInput);
     CHECK(error.message().find("lr 'linear'") != std::string::npos);
   }
 }

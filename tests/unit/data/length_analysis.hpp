@@ -39,14 +39,14 @@ inline bool holds_all(const std::filesystem::path& file, int64_t count = kCount)
 
 struct Refusal {
   Status status = Status::kOk;
-  ExitCode exit_code = ExitCode::kOk;
+  Origin origin = Origin::kRun;
   std::string message;
 };
 inline Refusal refusal(const std::filesystem::path& file, const LengthAnalysis& analysis) {
   try {
     analyse_lengths(file, analysis);
   } catch (const Error& error) {
-    return {error.status(), error.exit_code(), error.message()};
+    return {error.status(), error.origin(), error.message()};
   }
   return {};
 }

@@ -181,7 +181,7 @@ TEST_CASE("missing files, folders, foreign files and later versions have their o
   CHECK(data::read_dataset(scratch.file("text")).error().message().find("is not a lengths file") != std::string::npos);
   REQUIRE(data::write_dataset_once(scratch.file("lengths"), some()).has_value());
   std::string bytes = bytes_of(scratch.file("lengths"));
-  bytes[8] = 4;
+  bytes[8] = 5;
   put(scratch.file("lengths"), bytes);
   CHECK(data::read_dataset(scratch.file("lengths")).error().status() == Status::kUnimplemented);
 }

@@ -17,7 +17,7 @@ std::string refusal(const Scratch& scratch, const std::string& toml) {
   try {
     static_cast<void>(load_dataset(scratch.config(toml)));
   } catch (const Error& error) {
-    CHECK(error.exit_code() == ExitCode::kUsage);
+    CHECK(error.origin() == Origin::kInput);
     return error.message();
   }
   return "nothing was refused";

@@ -69,7 +69,7 @@ TEST_CASE("packs are rows") {
 
 TEST_CASE("a rule that is not valid for the optimizer is refused with its reason") {
   const Error adam = error_of([] { (void)rate_of("[lr]\nuse = \"adascale\"\noptimizer = \"adam\"\n"); });
-  CHECK(adam.exit_code() == ExitCode::kUsage);
+  CHECK(adam.origin() == Origin::kInput);
   CHECK(
       contains(adam, "lr 'adascale' is valid for sgd, sgd_momentum, nesterov only, and [lr] optimizer is \"adam\": "));
   CHECK(contains(adam, "for adam set use = \"sqrt\""));
@@ -90,7 +90,7 @@ TEST_CASE("the lists of the chain are checked where they stand") {
   CHECK(contains(twice, "lr.then names 'sqrt', which is already in the chain"));
   const Error missing = error_of([] { (void)rate_of("[lr]\nuse = \"sqrt\"\nschedule = [\"cosin\"]\n"); });
   CHECK(contains(missing, "cosin"));
-  CHECK(missing.exit_code() == ExitCode::kPlugin);
+  CHECK(missing.origin() == Origin::kPlugin);
   const Error bad = error_of([] { (void)rate_of("[lr]\nuse = \"sqrt\"\nthen = [\"Not A Name\"]\n"); });
   CHECK(contains(bad, "lr.then must list names of plugins"));
   const Error option =

@@ -167,7 +167,7 @@ TEST_CASE("an even share that is not to be had is refused with the numbers") {
   try {
     (void)padded_micro_batches(batch, six(), layout, 0);
   } catch (const Error& error) {
-    CHECK(error.exit_code() == ExitCode::kUsage);
+    CHECK(error.origin() == Origin::kInput);
     CHECK(error.message().find("5 rows cannot be divided evenly among 3 ranks") == 0);
   }
   layout.world_size = 5;
@@ -189,7 +189,7 @@ TEST_CASE("a rank without rows gets no micro-batch") {
 
 TEST_CASE("the rows of a session's micro-batch are padded as they are") {
   const Batch batch = batch_of({{0}, {1}, {2, 4}, {3}}, six());
-  const PaddedMicroBatch made = pad_rows(batch, {2, 2}, six(), {Line::kSequence, PadTo::kMicroBatch, 1});
+  const MicroBatch made = pad_rows(batch, {2, 2}, six(), {Line::kSequence, PadTo::kMicroBatch, 1});
   CHECK(made.rows == Rows{2, 3});
   CHECK(made.ids == Rows{2, 4, 3});
   CHECK(made.lengths == Rows{6, 6, 6});

@@ -84,7 +84,7 @@ std::string refusal(const LongJob& job, const std::string& saved) {
     Batches batches = job.open(saved);
     static_cast<void>(batches.next());
   } catch (const Error& error) {
-    CHECK(error.exit_code() == ExitCode::kUsage);
+    CHECK(error.origin() == Origin::kInput);
     return error.message();
   }
   return {};
@@ -184,6 +184,39 @@ TEST_CASE("batches that load a position plan its epoch and none of those before 
   loaded.load(saved);
   CHECK(loaded.next()->epoch == 4);
   CHECK(planned.epochs() == "0 4 ");
+}
+
+TEST_CASE("batches that were opened in one epoch load a position of an earlier one at the cost of its plan") {
+  const LongJob job(replaced(kCounting, "DIR", DATA_TEST_PLUGIN_DIR));
+  const std::string later = at(job, 5, 2).save();
+  const std::string earlier = at(job, 3, 4).save();
+  const Planned planned;
+  Batches opened = job.open(later);
+  opened.load(earlier);
+  CHECK(opened.save() == earlier);
+  CHECK(opened.next()->epoch == 3);
+  CHECK(opened.next()->index == 5);
+  CHECK(planned.epochs() == "3 ");
+}
+
+TEST_CASE("a seek has next give the batch of any step, and plans nothing by itself") {
+  const LongJob job(replaced(kCounting, "DIR", DATA_TEST_PLUGIN_DIR));
+  Batches all = job.start();
+  const Batch third = all.at_step(3);
+  const std::string saved = at(job, 4, 2).save();
+  const Planned planned;
+  Batches opened = job.open(saved);
+  const int64_t step = opened.next_step();
+  opened.seek(step + 2);
+  CHECK(planned.epochs().empty());
+  CHECK(opened.next()->index == 4);
+  opened.seek(step);
+  CHECK(opened.next()->index == 2);
+  CHECK(planned.epochs() == "4 ");
+  opened.seek(3);
+  CHECK(opened.next()->ids == third.ids);
+  CHECK(opened.next_step() == 4);
+  CHECK_THROWS_AS(opened.seek(-1), Error);
 }
 
 TEST_CASE(

@@ -34,7 +34,7 @@ std::string refusal_of(const std::filesystem::path& file, const std::string& col
   try {
     static_cast<void>(read_lengths(file, column));
   } catch (const pliant::Error& error) {
-    CHECK(error.exit_code() == pliant::ExitCode::kUsage);
+    CHECK(error.origin() == pliant::Origin::kInput);
     CHECK(error.message().find(file.stem().string()) != std::string::npos);
     return error.message();
   }

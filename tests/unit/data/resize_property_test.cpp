@@ -128,7 +128,7 @@ TEST_CASE("a position says by name what is not as it was, and a refused one chan
     try {
       batches.load(bytes);
     } catch (const Error& error) {
-      CHECK(error.exit_code() == ExitCode::kUsage);
+      CHECK(error.origin() == Origin::kInput);
       CHECK(batches.next_step() == before);
       return error.message();
     }

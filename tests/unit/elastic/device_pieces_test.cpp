@@ -175,7 +175,7 @@ std::vector<RowRange> in_order(std::vector<RowRange> rows) {
   return rows;
 }
 
-TEST_CASE("rows whose gradients are not finite are told one by one, from the device, from the host and of 16 bits") {
+TEST_CASE("rows whose gradients are not finite are named one by one, from the device, from the host and of 16 bits") {
   int looked = 0;
   for (const test::Machine& machine : test::machines()) {
     const Accelerator accelerator = test::open(machine);
@@ -222,7 +222,7 @@ TEST_CASE("rows whose gradients are not finite are told one by one, from the dev
   test::check_doubles_are_clean();
 }
 
-TEST_CASE("gradients that overflow as a rank adds them up are told as a sum, and none of their rows") {
+TEST_CASE("gradients that overflow as a rank adds them up are reported as a sum, and none of their rows") {
   for (const test::Machine& machine : test::machines()) {
     INFO(machine.name);
     const Accelerator accelerator = test::open(machine);
@@ -246,8 +246,10 @@ TEST_CASE("gradients that overflow as a rank adds them up are told as a sum, and
   }
 }
 
-TEST_CASE("a device finds the one element that is not finite, in however many pieces and chunks it is told of") {
-  constexpr size_t kLarge = 1200 * 1024 + 7;  // whose chunks' numbers are more than a chunk
+TEST_CASE("a device finds the one element that is not finite, in however many pieces and chunks the gradient comes") {
+  // The fewest elements whose chunks' numbers, of two floats each, are more than a chunk.
+  constexpr size_t kLarge = size_t{512} * 1024 + 7;
+  constexpr size_t kSingles = detail::DeviceLook::kPartsAtOnce + 100;  // more than there is room for at once
   for (const test::Machine& machine : test::machines()) {
     INFO(machine.name);
     const Accelerator accelerator = test::open(machine);
@@ -256,9 +258,11 @@ TEST_CASE("a device finds the one element that is not finite, in however many pi
     const Buffer there = test::full_of(kLargest, accelerator, stream, kLarge);
     const Buffer nan = test::full_of(kNan, accelerator, stream, 1);
     auto* const at = static_cast<float*>(there.pointer());
-    for (const size_t wrong : {size_t{0}, size_t{2500}, kLarge - 1}) {
-      for (const size_t whole : {size_t{0}, kLarge - 3000}) {  // the rest comes element by element
-        detail::DeviceLook look(accelerator, 0, stream, kLarge);
+    const std::vector<std::pair<size_t, size_t>> tried{
+        {0, kLarge}, {0, 5 * kLarge}, {2500, kLarge}, {kLarge - 1, 3 * kLarge}};
+    for (const auto& [wrong, elements] : tried) {
+      for (const size_t whole : {size_t{0}, kLarge - kSingles}) {  // the rest comes element by element
+        detail::DeviceLook look(accelerator, 0, stream, elements);
         look.begin(3);
         for (int block = 0; block < 3; ++block) {
           stream.copy(at + wrong, block == 1 ? nan.pointer() : at + 1, sizeof(float));
@@ -284,6 +288,15 @@ TEST_CASE("a device finds the one element that is not finite, in however many pi
           }
         }
         CHECK(look.not_finite() == std::vector<size_t>{2});
+        look.begin(2);  // of which one comes in many parts, and the next begins before room is wanted
+        for (int part = 0; part < 7; ++part) {
+          stream.copy(at + wrong, part == 5 ? nan.pointer() : at + 1, sizeof(float));
+          CHECK(look.add(at, kLarge / 3));
+          CHECK(look.add(at + kLarge / 3, kLarge - kLarge / 3));
+          look.close(part < 5 ? 0 : 1);
+        }
+        CHECK(look.not_finite() == std::vector<size_t>{1});
+        CHECK(look.not_finite() == std::vector<size_t>{1});
         stream.copy(at + wrong, at + 1, sizeof(float));
         stream.synchronize();
       }
@@ -293,7 +306,7 @@ TEST_CASE("a device finds the one element that is not finite, in however many pi
 }
 
 #ifdef PLIANT_SOFT_CUDA
-TEST_CASE("a device that is lost in mid-step is told by reduce at the latest, and nothing hangs") {
+TEST_CASE("a device that is lost in mid-step is reported by reduce at the latest, and nothing hangs") {
   int told_late = 0;
   for (int at = 3; at < 14; ++at) {
     const Setting fault("PLIANT_SOFT_CUDA_LOSE_DEVICE_AT", std::to_string(at));

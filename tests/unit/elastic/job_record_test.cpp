@@ -92,7 +92,9 @@ TEST_CASE("a loop without an agent leaves a run that an audit finds whole") {
   SoloJob job(folder);
   JobRecord record = JobRecord::begin(job.config, job.plan, *job.batches);
   record.start_generation(2, "start");
+  CHECK(record.position() == BatchPosition{0, 0});
   job.work(record, 1000, 2);
+  CHECK(record.position() == BatchPosition{1, job.batches->epoch(1).batches});
   const RunAudit audit = audit_run(record.directory());
   CHECK(audit.is_whole());
   CHECK(audit.steps == record.steps());
@@ -127,6 +129,8 @@ TEST_CASE("a job that is restarted at other sizes goes on from its snapshot, and
   const Restored from = record.restore(second.reader());
   CHECK(from.step == 5);
   CHECK(record.steps() == 5);
+  const Batch last = second.batches->at_step(4);
+  CHECK(record.position() == BatchPosition{last.epoch, last.index + 1});
   second.go_on_from(from);
   record.start_generation(3, "restarted");
   second.work(record, 1000, 3);

@@ -159,9 +159,11 @@ TEST_CASE("replay of random bytes never crashes and never invents a lineage") {
 TEST_CASE("replay of random JSON behind a right checksum never crashes") {
   const std::vector<std::string> contents = [] {
     std::vector<std::string> made;
-    for (const LedgerRecord& record : {LedgerRecord(HeaderRecord{"r", "f"}), LedgerRecord(commit_of(0)),
-                                       LedgerRecord(GenerationRecord{1, 2, 0, "start"}),
-                                       LedgerRecord(SnapshotRecord{0, "s"}), LedgerRecord(RestartRecord{0})}) {
+    for (const LedgerRecord& record :
+         {LedgerRecord(HeaderRecord{"r", "f"}), LedgerRecord(commit_of(0)),
+          LedgerRecord(GenerationRecord{1, 2, 0, "start"}), LedgerRecord(SnapshotRecord{0, "s"}),
+          LedgerRecord(RestartRecord{0}), LedgerRecord(Evaluation{0, 1, 1, {{"valid", 0.5}}}),
+          LedgerRecord(EndRecord{0, "r"})}) {
       const std::string line = encode_line(record);
       made.push_back(line.substr(0, line.rfind(",\"crc\"")));
     }

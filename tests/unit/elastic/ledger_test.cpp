@@ -53,6 +53,59 @@ TEST_CASE("a ledger keeps which steps were skipped, and where the job ended for 
   }
 }
 
+TEST_CASE("a ledger keeps metrics and evaluations, also in a copy, and those of states that are void are void") {
+  const ScratchFolder folder;
+  const double infinity = std::numeric_limits<double>::infinity();
+  {
+    Ledger ledger = filled_ledger(folder / "ledger.jsonl", 1);
+    CommitRecord measured = commit_of(1);
+    measured.metrics = {{"accuracy", 0.1}, {"grad/norm", infinity}};
+    REQUIRE(ledger.append(measured).has_value());
+    REQUIRE(ledger.append(Evaluation{2, 3, 1, {{"valid", 0.3}, {"other", 1}}}).has_value());
+    REQUIRE(ledger.append(Evaluation{1, 1, 0, {{"valid", 0.5}}}).has_value());
+    REQUIRE(ledger.append(Evaluation{2, 2, 0, {{"valid", 0.25}}}).has_value());  // once more
+    REQUIRE(ledger.append(commit_of(2)).has_value());
+    REQUIRE(ledger.append(Evaluation{3, 1, 0, {{"valid", 9}}}).has_value());
+    REQUIRE(ledger.append(RestartRecord{2}).has_value());
+    CHECK_FALSE(ledger.append(Evaluation{3, 1, 0, {{"valid", 9}}}).has_value());
+    REQUIRE(ledger.copy_to(folder / "copy").has_value());
+  }
+  for (const char* name : {"ledger.jsonl", "copy"}) {
+    const auto lineage = Ledger::replay(folder / name);
+    REQUIRE(lineage.has_value());
+    CHECK(lineage->commits[0].metrics.empty());  // as in ledgers that had none
+    CHECK(lineage->commits[1].metrics == std::map<std::string, double>{{"accuracy", 0.1}, {"grad/norm", infinity}});
+    REQUIRE(lineage->evaluations.size() == 2);
+    CHECK(lineage->evaluations[0].step == 1);
+    CHECK(lineage->evaluations[0].values == std::map<std::string, double>{{"valid", 0.5}});
+    CHECK(lineage->evaluations[1].ranks == 2);
+    CHECK(lineage->evaluations[1].lost == 0);
+    CHECK(lineage->evaluations[1].values == std::map<std::string, double>{{"other", 1}, {"valid", 0.25}});
+  }
+}
+
+TEST_CASE("a ledger keeps where the program asked for the end, until a step is committed after it or it is void") {
+  const ScratchFolder folder;
+  Ledger ledger = filled_ledger(folder / "ledger.jsonl", 2);
+  CHECK_FALSE(ledger.append(EndRecord{3, "good enough"}).has_value());
+  REQUIRE(ledger.append(EndRecord{2, "good enough"}).has_value());
+  REQUIRE(ledger.copy_to(folder / "copy").has_value());
+  for (const char* name : {"ledger.jsonl", "copy"}) {
+    const auto lineage = Ledger::replay(folder / name);
+    REQUIRE(lineage.has_value());
+    REQUIRE(lineage->end.has_value());
+    CHECK(lineage->end->step == 2);
+    CHECK(lineage->end->reason == "good enough");
+  }
+  SUBCASE("the run was resumed") {
+    REQUIRE(ledger.append(commit_of(2)).has_value());
+  }
+  SUBCASE("the job went back") {
+    REQUIRE(ledger.append(RestartRecord{1}).has_value());
+  }
+  CHECK_FALSE(ledger.lineage().end.has_value());
+}
+
 TEST_CASE("a ledger keeps by which config a step was made, also in a copy and where the job went back") {
   const ScratchFolder folder;
   {

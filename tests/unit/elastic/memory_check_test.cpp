@@ -77,7 +77,7 @@ std::vector<Machine> all_machines() {
   return all;
 }
 
-TEST_CASE("what the CPU can read is told without touching it, by its ends and by what is mapped between them") {
+TEST_CASE("what the CPU can read is known without touching it, by its ends and by what is mapped between them") {
   const Pages pages;
   CHECK(is_readable(pages.page(0), 1));
   CHECK(is_readable(pages.page(0) + 1, kPage - 1));
@@ -95,7 +95,7 @@ TEST_CASE("what the CPU can read is told without touching it, by its ends and by
   CHECK(is_readable(three.page(2), kPage));
 }
 
-TEST_CASE("what may be done with memory is told of every byte of it") {
+TEST_CASE("what may be done with memory is known of every byte of it") {
   Three three;
   const auto refusal = [&three](uint64_t offset, uint64_t bytes, MemoryMap::Access access) {
     return MemoryMap().refusal_of(three.page(0) + offset, bytes, access);

@@ -3,8 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <filesystem>
+#include <vector>
 
+#include "elastic/run_directory.hpp"
 #include "ledger_samples.hpp"
 #include "scratch_folder.hpp"
 
@@ -47,6 +50,32 @@ TEST_CASE("a report has the steps that survive, and those of each restart apart 
   CHECK(report.groups[1].steps_discarded == 2);
   CHECK(report.groups[2].cause == GroupCause::kResume);
   CHECK(report.groups[2].steps_discarded == 5);
+}
+
+TEST_CASE("a batch is short where it has fewer rows than the job's, whether the others are empty or not there") {
+  const ScratchFolder folder;
+  {
+    Ledger ledger = filled_ledger(folder / "ledger.jsonl", 0);
+    const std::array<BatchSize, 3> sizes{{{7, 7, 70, 70, 0}, {5, 5, 50, 50, 0}, {7, 6, 60, 60, 1}}};
+    for (size_t step = 0; step < sizes.size(); ++step) {
+      CommitRecord commit = commit_of(static_cast<int64_t>(step));
+      commit.size = sizes[step];
+      REQUIRE(ledger.append(commit).has_value());
+    }
+  }
+  const auto is_short = [&folder] {
+    std::vector<bool> marks;
+    for (const StepReport& one : report_run(folder.path()).steps) marks.push_back(one.short_batch);
+    return marks;
+  };
+  CHECK(is_short() == std::vector<bool>{false, true, true});  // beside the largest
+  const auto directory = RunDirectory::open(folder.path());
+  REQUIRE(directory.has_value());
+  REQUIRE(directory->fill({"run-1", "name", 8, 1}, "").has_value());
+  CHECK(is_short() == std::vector<bool>{true, true, true});  // as the job says
+  const RunReport report = report_run(folder.path());
+  CHECK(report.steps[1].rows == 5);
+  CHECK(report.steps[2].rows == 6);
 }
 
 TEST_CASE("a step that was not finite ends a report until a resume has come past it") {

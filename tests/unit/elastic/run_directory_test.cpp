@@ -95,7 +95,7 @@ TEST_CASE("a directory that is another run's is refused and left as it is") {
   REQUIRE(first->fill(kFacts, "mine").has_value());
   const auto second = RunDirectory::create(folder.path(), kFacts);
   REQUIRE_FALSE(second.has_value());
-  CHECK(second.error().exit_code() == ExitCode::kUsage);
+  CHECK(second.error().origin() == Origin::kInput);
   CHECK(second.error().message().find("run-1 exists already") != std::string::npos);
   CHECK(test::read_all(first->config()) == "mine");
 }

@@ -69,7 +69,7 @@ TEST_CASE("a snapshot is given to its owner and to nobody else") {
   const auto other_data = read({"run-1", "0100"}, seen);
   REQUIRE_FALSE(other_run.has_value());
   REQUIRE_FALSE(other_data.has_value());
-  CHECK(other_run.error().exit_code() == ExitCode::kUsage);
+  CHECK(other_run.error().origin() == Origin::kInput);
   CHECK(other_run.error().message().find("is that of run run-1, not of run-2") != std::string::npos);
   CHECK(other_data.error().message().find("fingerprint 00ff instead of 0100") != std::string::npos);
   CHECK_FALSE(seen);
@@ -121,7 +121,7 @@ TEST_CASE("a snapshot of a newer release is called that, not damaged, and what i
   std::string bytes = of_format('\x06');
   const auto newer = read_snapshot(folder.write("s", bytes), [](std::istream&, const SnapshotHeader&) {});
   REQUIRE_FALSE(newer.has_value());
-  CHECK(newer.error().exit_code() == ExitCode::kUsage);
+  CHECK(newer.error().origin() == Origin::kInput);
   CHECK(newer.error().message().find("its format version is 6, this release reads 1 to 5; "
                                      "resume with that release, or remove it to resume from an older snapshot") !=
         std::string::npos);
@@ -312,10 +312,10 @@ TEST_CASE("a program that fails to save keeps the old snapshot and leaves nothin
   REQUIRE_FALSE(thrown.has_value());
   CHECK(thrown.error().message().find("out of ideas") != std::string::npos);
   const auto typed = write_snapshot(folder / "s", {2, "", ""},
-                                    [](std::ostream&) { throw Error(Status::kAborted, "stopped", ExitCode::kUsage); });
+                                    [](std::ostream&) { throw Error(Status::kAborted, "stopped", Origin::kInput); });
   REQUIRE_FALSE(typed.has_value());
   CHECK(typed.error().status() == Status::kAborted);
-  CHECK(typed.error().exit_code() == ExitCode::kUsage);
+  CHECK(typed.error().origin() == Origin::kInput);
   const auto odd = write_snapshot(folder / "s", {2, "", ""}, [](std::ostream&) { throw 3; });
   CHECK_FALSE(odd.has_value());
   const auto marked =

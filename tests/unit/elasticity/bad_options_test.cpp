@@ -10,7 +10,7 @@
 #include "pliant/plan.hpp"
 
 using pliant::Error;
-using pliant::ExitCode;
+using pliant::Origin;
 
 namespace {
 
@@ -31,7 +31,7 @@ std::string refusal(const std::string& policy, const Options& change) {
     const pliant::Config config = pliant::Config::parse(toml, {"elasticity"}, overrides);
     static_cast<void>(pliant::Planner(config).plan(0, "8"));
   } catch (const Error& error) {
-    CHECK(error.exit_code() == ExitCode::kUsage);
+    CHECK(error.origin() == Origin::kInput);
     return error.what();
   }
   return "planned";

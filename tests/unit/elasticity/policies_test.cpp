@@ -169,7 +169,7 @@ TEST_CASE("without a world size v0.1 leaves the micro-batch open, or refuses whe
 TEST_CASE("a world size that does not fit is refused with its neighbours") {
   const Result<Plan> plan = ask("v0.1", kExample, at(13));
   CHECK(plan.error().status() == Status::kIncompatibleWorldSize);
-  CHECK(plan.error().exit_code() == pliant::ExitCode::kUsage);
+  CHECK(plan.error().origin() == pliant::Origin::kInput);
   CHECK(plan.error().message() ==
         "elasticity 'v0.1': world size 13 is not valid for global batch 1680; nearest valid: 12, 14");
   CHECK(ask("v0.1", kExample, at(2000)).error().message().find("nearest valid: 840") != std::string::npos);
@@ -200,7 +200,7 @@ TEST_CASE("options outside their limits are refused") {
       const Result<Plan> plan = ask(policy, options, with_text("4"));
       REQUIRE_FALSE(plan.has_value());
       CHECK(plan.error().status() == Status::kInvalidArgument);
-      CHECK(plan.error().exit_code() == pliant::ExitCode::kUsage);
+      CHECK(plan.error().origin() == pliant::Origin::kInput);
     }
   }
   CHECK(ask("v0.1", with("model_parallel_size", 2)).error().status() == Status::kInvalidArgument);
@@ -225,7 +225,7 @@ TEST_CASE("v0.2 answers a batch of 0 where no micro-batch fits, and the contract
   REQUIRE(plan.has_value());
   CHECK(plan->global_batch == 0);
   const Result<Plan> checked = pliant::checked_plan(*plan, at(4000), "elasticity 'v0.2'");
-  CHECK(checked.error().exit_code() == pliant::ExitCode::kPlugin);
+  CHECK(checked.error().origin() == pliant::Origin::kPlugin);
   CHECK(checked.error().message() ==
         "elasticity 'v0.2' returned a global batch of 0 at world size 4000; it must be at least 1");
 }
@@ -243,7 +243,7 @@ TEST_CASE("v0.2 answers a micro-batch above the batch where devices outnumber th
   CHECK(sizes_of(*plan) == std::vector<int64_t>{4, 6});
   CHECK(plan->micro_batch == 17);
   const Result<Plan> checked = pliant::checked_plan(*plan, {}, "elasticity 'v0.2'");
-  CHECK(checked.error().exit_code() == pliant::ExitCode::kPlugin);
+  CHECK(checked.error().origin() == pliant::Origin::kPlugin);
 }
 
 TEST_CASE("a higher cap can leave fewer sizes, as the page on planning says") {

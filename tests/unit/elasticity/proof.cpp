@@ -171,7 +171,7 @@ std::string check_extreme(Random& random, std::string& policy, json& options, bo
   if (!plan) {
     const bool known = plan.error().status() == pliant::Status::kOutOfRange ||
                        plan.error().status() == pliant::Status::kInvalidArgument;
-    return known && plan.error().exit_code() == pliant::ExitCode::kUsage ? "" : "refused: " + plan.error().message();
+    return known && plan.error().origin() == pliant::Origin::kInput ? "" : "refused: " + plan.error().message();
   }
   planned = true;
   if (fallback) return "";  // rule 0.2 answers from doubles here, and below 1 where no micro-batch fits

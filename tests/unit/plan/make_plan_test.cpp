@@ -13,7 +13,7 @@
 
 using pliant::Config;
 using pliant::Error;
-using pliant::ExitCode;
+using pliant::Origin;
 using pliant::Plan;
 using pliant::Status;
 
@@ -81,10 +81,10 @@ TEST_CASE_FIXTURE(Fixture, "the micro-batch follows the world size") {
   CHECK(pliant::make_plan(example(), 3).micro_batch == 4);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a world size that is not valid names the nearest ones and exits with 2") {
+TEST_CASE_FIXTURE(Fixture, "a world size that is not valid names the nearest ones and is a fault of the input") {
   const Error error = refusal(example(), 13);
   CHECK(error.status() == Status::kIncompatibleWorldSize);
-  CHECK(error.exit_code() == ExitCode::kUsage);
+  CHECK(error.origin() == Origin::kInput);
   CHECK(error.message().find("world size 13 is not valid for global batch 1680; nearest valid: 12, 14") !=
         std::string::npos);
 }
@@ -106,14 +106,14 @@ TEST_CASE_FIXTURE(Fixture, "a policy may leave the check of the world size to th
   CHECK(error.message() == "elasticity 'odd': world size 5 is not valid for global batch 12; nearest valid: 3, 6");
 }
 
-TEST_CASE_FIXTURE(Fixture, "an impossible answer names the plugin and exits with 3") {
+TEST_CASE_FIXTURE(Fixture, "an impossible answer names the plugin and is a fault of the plugin") {
   for (const char* options : {"global_batch = 0", "global_batch = -12", "micro_batch = -2", "micro_batch = 14",
                               "micro_batch = 0", "micro_batch = 3", "granule = 0", "granule = -1", "granule = 5",
                               "model_parallel_size = 0", "bounds = [0, 3]", "bounds = [3, 1]", "bounds = [-1, 3]",
                               "bounds = [4, 6, 1, 3]", "bounds = [1, 3, 3, 6]", "bounds = [1, 7]", "throws = true"}) {
     CAPTURE(options);
     const Error error = refusal(config("odd", options), 3);
-    CHECK(error.exit_code() == ExitCode::kPlugin);
+    CHECK(error.origin() == Origin::kPlugin);
     CHECK(error.message().find("elasticity 'odd'") == 0);
   }
 }
@@ -121,7 +121,7 @@ TEST_CASE_FIXTURE(Fixture, "an impossible answer names the plugin and exits with
 TEST_CASE_FIXTURE(Fixture, "a plan without any world size is refused with the section to change") {
   const Error error = refusal(config("odd", "bounds = []"));
   CHECK(error.status() == Status::kIncompatibleWorldSize);
-  CHECK(error.exit_code() == ExitCode::kUsage);
+  CHECK(error.origin() == Origin::kInput);
   CHECK(error.message().find("[elasticity.\"odd\"]") != std::string::npos);
 }
 
@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(Fixture, "the scheduler's block must be the job's") {
   }
   const Variable set("DEEPSPEED_ELASTICITY_CONFIG", other);
   const Error error = refusal(example());
-  CHECK(error.exit_code() == ExitCode::kUsage);
+  CHECK(error.origin() == Origin::kInput);
   CHECK(pliant::make_plan(config("odd", "")).global_batch == 12);  // no DeepSpeed scheduler sizes other policies
   CHECK(error.message().find("max_train_batch_size is 1000 for the scheduler (DEEPSPEED_ELASTICITY_CONFIG) but 2000") !=
         std::string::npos);

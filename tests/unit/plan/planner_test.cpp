@@ -85,6 +85,16 @@ TEST_CASE("a policy's warnings come with the plan") {
   CHECK(planner.plan(4).warnings.empty());
 }
 
+TEST_CASE("the policy's own answer is not held against the contract, and not changed") {
+  const Planner planner(config_of("v0.2", kOptions));
+  const Plan nothing = planner.unchecked(0, true, "4000");
+  CHECK(nothing.global_batch == 0);
+  CHECK(nothing.world_sizes == std::vector<pliant::WorldRange>{{4000, 4000}});
+  CHECK(!nothing.warnings.empty());
+  CHECK(planner.unchecked(4, true).micro_batch == planner.plan(4).micro_batch);
+  CHECK_THROWS_AS(static_cast<void>(Planner(config_of("v0.1", kOptions)).unchecked(0, true)), Error);
+}
+
 TEST_CASE("a refusal carries the policy's warnings") {
   const Planner planner(config_of("v0.2", kOptions));
   try {

@@ -86,7 +86,7 @@ std::string refusal_of(const std::string& scheduler, const pliant::ElasticityBlo
                        const std::string& variable = "PLIANT_ELASTICITY_CONFIG") {
   const auto agreed = pliant::ensure_same_block(block, {{variable, scheduler}});
   if (agreed) return {};
-  CHECK(agreed.error().exit_code() == pliant::ExitCode::kUsage);
+  CHECK(agreed.error().origin() == pliant::Origin::kInput);
   return agreed.error().message();
 }
 

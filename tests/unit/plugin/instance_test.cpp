@@ -8,7 +8,7 @@
 #include "pliant/sdk/failure.hpp"
 #include "unit/plugin/probe.hpp"
 
-using pliant::ExitCode;
+using pliant::Origin;
 using pliant::Result;
 using pliant::Status;
 using pliant::plugin::Instance;
@@ -109,7 +109,7 @@ TEST_CASE("state that a plugin does not read to its end is refused, with the plu
   const Result<> loaded = probe->load(saved + "xy");
   REQUIRE_FALSE(loaded);
   CHECK(loaded.error().status() == Status::kDataLoss);
-  CHECK(loaded.error().exit_code() == ExitCode::kPlugin);
+  CHECK(loaded.error().origin() == Origin::kPlugin);
   CHECK(loaded.error().message().find("lr 'probe' read only " + std::to_string(saved.size()) + " of the " +
                                       std::to_string(saved.size() + 2) + " bytes of its saved state") == 0);
 }
@@ -129,7 +129,7 @@ TEST_CASE("the rank, the device and the options that a refusal is about are fiel
 }
 
 TEST_CASE("an error told in other words keeps what it is about, and its place only in front of its own") {
-  pliant::Error error(Status::kPeerLost, "pliant.toml:3:1: error: rank 3 is lost", ExitCode::kPlugin);
+  pliant::Error error(Status::kPeerLost, "pliant.toml:3:1: error: rank 3 is lost", Origin::kPlugin);
   error.about("port").about_rank(3).about_device(1).set_located();
   const auto about_the_same = [](const pliant::Error& other) {
     CHECK(other.status() == Status::kPeerLost);
@@ -140,20 +140,20 @@ TEST_CASE("an error told in other words keeps what it is about, and its place on
   const pliant::Error again = error.with_message("the program lost rank 3");
   about_the_same(again);
   CHECK(again.message() == "the program lost rank 3");
-  CHECK(again.exit_code() == ExitCode::kPlugin);
+  CHECK(again.origin() == Origin::kPlugin);
   CHECK_FALSE(again.is_located());
-  const pliant::Error longer = error.with_lines("\n  help: start it again").with_exit_code(ExitCode::kUsage);
+  const pliant::Error longer = error.with_lines("\n  help: start it again").with_origin(Origin::kInput);
   about_the_same(longer);
   CHECK(longer.message() == "pliant.toml:3:1: error: rank 3 is lost\n  help: start it again");
-  CHECK(longer.exit_code() == ExitCode::kUsage);
+  CHECK(longer.origin() == Origin::kInput);
   CHECK(longer.is_located());
 }
 
-TEST_CASE("a refusal in create carries the plugin's words and asks for exit code 2") {
+TEST_CASE("a refusal in create carries the plugin's words and is a fault of the input") {
   const auto refused = make_probe("refuse");
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message() == "lr 'probe': note must not be 'refuse'");
-  CHECK(refused.error().exit_code() == ExitCode::kUsage);
+  CHECK(refused.error().origin() == Origin::kInput);
 }
 
 TEST_CASE("options are not read past what the host says there are") {
@@ -164,15 +164,17 @@ TEST_CASE("options are not read past what the host says there are") {
   CHECK(refused.error().message() == "lr 'probe': the host passed 0 option values for 2 options");
 }
 
-TEST_CASE("statuses map to exit codes: the user's options to 2, the rest to 3, unknown ones to an internal error") {
+TEST_CASE(
+    "statuses map to origins: the user's options to the input, the rest to the plugin, unknown ones to an internal "
+    "error") {
   const auto probe = open_probe();
   const auto error_of = [&](int32_t status) { return to_error(*probe, status, pliant::plugin::fresh_error()); };
   for (const int32_t users :
        {PLIANT_INVALID_ARGUMENT, PLIANT_OUT_OF_RANGE, PLIANT_FAILED_PRECONDITION, PLIANT_INCOMPATIBLE_WORLD_SIZE}) {
-    CHECK(error_of(users).exit_code() == ExitCode::kUsage);
+    CHECK(error_of(users).origin() == Origin::kInput);
   }
   for (const int32_t plugins : {PLIANT_INTERNAL, PLIANT_RESOURCE_EXHAUSTED, PLIANT_DATA_LOSS, PLIANT_UNIMPLEMENTED}) {
-    CHECK(error_of(plugins).exit_code() == ExitCode::kPlugin);
+    CHECK(error_of(plugins).origin() == Origin::kPlugin);
   }
   CHECK(error_of(-5).status() == Status::kInternal);
   CHECK(error_of(PLIANT_INTERNAL).message() == "lr 'probe': failed with status 7 and gave no message");

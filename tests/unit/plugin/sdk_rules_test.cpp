@@ -45,13 +45,13 @@ TEST_CASE("rules: each number of a generation is held against the others") {
   wrong = generation();
   wrong.node_count = 1;
   wrong.group_rank = 0;
-  CHECK(says(sdk::generation_fault(wrong, 2, 2), "a node that is alone brings 2 workers, and the world size is 6"));
+  CHECK(says(sdk::generation_fault(wrong, 2, 2), "the only node has 2 workers, but the world size is 6"));
   wrong = generation();
   wrong.master_port = 65536;
   CHECK(says(sdk::generation_fault(wrong, 2, 2), "the master port is outside 1..65535: 65536"));
   wrong = generation();
   std::memset(wrong.master_addr, 'a', sizeof(wrong.master_addr));
-  CHECK(says(sdk::generation_fault(wrong, 2, 2), "the master address is empty or has no end"));
+  CHECK(says(sdk::generation_fault(wrong, 2, 2), "the master address is empty or not terminated"));
 }
 
 TEST_CASE("rules: a rule that refuses optimizers gives its reason") {

@@ -28,7 +28,7 @@ Config config_with(const std::string& section, const ConfigNeeds& needs) {
 
 void check_is_named(const Error& error, const std::string& section, const std::string& said) {
   CHECK(error.status() == Status::kInternal);
-  CHECK(error.exit_code() == ExitCode::kPlugin);
+  CHECK(error.origin() == Origin::kPlugin);
   CHECK(error.message() == section + " 'throwing': " + said);
 }
 

@@ -80,7 +80,7 @@ TEST_CASE("leave ends a running watch and every later call with aborted") {
   leaver.join();
   REQUIRE_FALSE(watched);
   CHECK(watched.error().status() == pliant::Status::kAborted);
-  CHECK(watched.error().exit_code() == pliant::ExitCode::kFailed);
+  CHECK(watched.error().origin() == pliant::Origin::kRun);
   CHECK(watched.error().message().find("this node has left the rendezvous") != std::string::npos);
   CHECK(rendezvous.join("job", 1).error().status() == pliant::Status::kAborted);
   CHECK(rendezvous.watch(0).error().status() == pliant::Status::kAborted);

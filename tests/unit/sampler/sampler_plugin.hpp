@@ -31,7 +31,9 @@ struct Asked {
   int64_t epoch = 0;
   bool has_ids = false;
   std::vector<int64_t> ids;
-  std::vector<int32_t> loss_tokens;  ///< empty = not given
+  std::vector<int32_t> loss_tokens;     ///< empty = not given
+  std::vector<uint64_t> row_offsets{};  ///< as the next one for `rows`; empty = not given
+  std::vector<int64_t> row_ids{};
 };
 
 struct Planned {
@@ -144,6 +146,10 @@ class OpenedSampler {
     request.id_count = asked.ids.size();
     request.loss_tokens = asked.loss_tokens.empty() ? nullptr : asked.loss_tokens.data();
     request.ids = !asked.has_ids ? nullptr : asked.ids.empty() ? &kNone : asked.ids.data();
+    if (asked.row_offsets.empty()) return request;
+    request.given_rows = asked.row_offsets.size() - 1;
+    request.row_offsets = asked.row_offsets.data();
+    request.row_ids = asked.row_ids.data();
     return request;
   }
   static plugin::Instance make(const std::string& name, const OptionMap& options) {

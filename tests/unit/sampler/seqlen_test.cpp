@@ -109,7 +109,7 @@ TEST_CASE("in strict mode a pack below min_batch_size is left out and packing go
 TEST_CASE("an over-long sequence is an error that names it and says what to do") {
   const Error error = refused(budget(40), of({10, 1000, 10, 41, 10}));
   CHECK(error.status() == Status::kInvalidArgument);
-  CHECK(error.exit_code() == ExitCode::kUsage);
+  CHECK(error.origin() == Origin::kInput);
   CHECK(error.message() ==
         "sampler 'seqlen': 2 of 5 sequences are longer than max_tokens = 40; ids (tokens): 1 (1000), 3 (41). Split "
         "them, raise "
@@ -119,7 +119,7 @@ TEST_CASE("an over-long sequence is an error that names it and says what to do")
 TEST_CASE("the error for very many over-long sequences stays short") {
   const Error error = refused(budget(1), of(std::vector<int32_t>(5000, std::numeric_limits<int32_t>::max())));
   CHECK(mentions(error, "5000 of 5000"));
-  CHECK(mentions(error, "4 (2147483647), ..."));
+  CHECK(mentions(error, "4 (2147483647) and 4995 more. Split them"));
   CHECK(mentions(error, "to leave them out"));
 }
 

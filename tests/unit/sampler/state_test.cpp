@@ -9,11 +9,15 @@ using namespace pliant;
 using namespace pliant::test;
 
 TEST_CASE("a sampler loads its own state, and saves the same bytes again") {
-  const std::map<std::string, OptionMap> made{
-      {"seqlen", {{"max_tokens", int64_t{64}}}},        {"fixed", {{"order", "random"}}},
-      {"next_fit", {{"max_tokens", int64_t{64}}}},      {"best_fit", {{"max_tokens", int64_t{64}}}},
-      {"streaming", {{"max_tokens", int64_t{64}}}},     {"concat", {{"max_tokens", int64_t{64}}}},
-      {"padded_budget", {{"max_tokens", int64_t{64}}}}, {"bucketed", {{"max_tokens", int64_t{64}}}}};
+  const std::map<std::string, OptionMap> made{{"seqlen", {{"max_tokens", int64_t{64}}}},
+                                              {"fixed", {{"order", "random"}}},
+                                              {"next_fit", {{"max_tokens", int64_t{64}}}},
+                                              {"best_fit", {{"max_tokens", int64_t{64}}}},
+                                              {"streaming", {{"max_tokens", int64_t{64}}}},
+                                              {"concat", {{"max_tokens", int64_t{64}}}},
+                                              {"padded_budget", {{"max_tokens", int64_t{64}}}},
+                                              {"bucketed", {{"max_tokens", int64_t{64}}}},
+                                              {"rows", {{"order", "random"}}}};
   for (const auto& one : made) {
     const std::string& name = one.first;
     const OptionMap& options = one.second;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "sharded/moves.hpp"
+#include "sharded/shards/moves.hpp"
 
 namespace pliant_test {
 

@@ -325,10 +325,8 @@ Met meet_shortage(bool is_here, const std::string& types, const std::vector<int>
   const Accelerator scarce(
       test::ConfigFile(options + fmt::format("fail_alloc_at = [{}]\n", fmt::join(failing, ", "))).open());
   const CommId id = well.make_comm_id(2);
-  const Config kept =
-      config_of("eager", types);  // TSan does not see the loader's lock, so no rank may unload the plugin
-  std::latch first_is_sent(1);    // or will not be
-  int scattered = 0;              // by the second
+  std::latch first_is_sent(1);  // or will not be
+  int scattered = 0;            // by the second
   Met met;
   const auto run = [&](int32_t rank) {
     const Accelerator& accelerator = rank == 0 ? well : scarce;
@@ -434,6 +432,65 @@ TEST_CASE("where memory lacks for more than one thing, a step that is finished h
   }
   CHECK(finished > 0);
   CHECK(of_additions > 0);
+}
+
+/// The device computes squared norms until refuse(), and then says that it cannot. One at a time.
+class RefusedNorms {
+ public:
+  explicit RefusedNorms(const Accelerator& accelerator) : calls_(detail::inside(accelerator).optimizer) {
+    REQUIRE(calls_.has(&pliant_optimizer::squared_norms_async));
+    before_ = calls_;
+    refuses_ = false;
+    real_ = before_.table().squared_norms_async;
+    own_ = before_.table();
+    own_.squared_norms_async = [](void* self, double* to, const float* from, uint64_t count, pliant_stream* stream,
+                                  pliant_error* error) {
+      if (refuses_) return int32_t{PLIANT_UNIMPLEMENTED};
+      return real_(self, to, from, count, stream, error);
+    };
+    calls_ = {own_, before_.self()};
+  }
+  ~RefusedNorms() { calls_ = before_; }
+  RefusedNorms(const RefusedNorms&) = delete;
+  RefusedNorms& operator=(const RefusedNorms&) = delete;
+  static void refuse() { refuses_ = true; }
+
+ private:
+  sdk::Calls<pliant_optimizer>& calls_;
+  sdk::Calls<pliant_optimizer> before_;
+  pliant_optimizer own_{};
+  inline static bool refuses_ = false;
+  inline static decltype(pliant_optimizer::squared_norms_async) real_ = nullptr;
+};
+
+TEST_CASE("of a device that looks at gradients and then refuses to, no gradient is taken to be finite") {
+  const Accelerator accelerator = test::sim("host_visible = false\n");
+  const Config config = config_of("eager");
+  for (const bool refuses : {false, true}) {
+    CAPTURE(refuses);
+    const RefusedNorms norms(accelerator);
+    test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& exchange) {
+      Stream program(accelerator, 0);
+      Runtime runtime(config, accelerator, 0, program, exchange, {});
+      const Layers of(runtime, 1);
+      runtime.enter_group(group);
+      runtime.initialise();
+      begin_step(runtime, 1);
+      for (int64_t block = 0; block < 2; ++block) {
+        if (block == 1 && refuses) RefusedNorms::refuse();
+        const RowRange rows{2 * block, 2};
+        make_pass(runtime, of, rows, program, [&] {  // the first has NaN
+          if (block > 0) return;
+          program.fill(runtime.gradient(of.weights[0]), 0xff, kElements * sizeof(float));
+          program.synchronize();
+        });
+      }
+      CHECK(runtime.is_finite(0) == (refuses ? std::nullopt : std::optional(false)));
+      CHECK(runtime.is_finite(1) == (refuses ? std::nullopt : std::optional(true)));
+      CHECK_FALSE(runtime.finish_gradient(1).finite);
+      runtime.leave_group();
+    });
+  }
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "sharded/trace_file.hpp"
+#include "sharded/trace/trace_file.hpp"
 
 namespace pliant::sharded {
 

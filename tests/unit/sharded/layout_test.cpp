@@ -1,5 +1,5 @@
 // The flat space of a model: its chunks and which of them hold what.
-#include "sharded/layout.hpp"
+#include "sharded/shards/layout.hpp"
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>

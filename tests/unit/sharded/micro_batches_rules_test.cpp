@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "sharded/arena_books.hpp"
-#include "sharded/arena_needs.hpp"
+#include "sharded/memory/arena_needs.hpp"
 #include "sharded/rehearsal.hpp"
 #include "unit/accelerator/wrapper.hpp"
 #include "unit/sharded/mixed_model.hpp"

@@ -1,5 +1,5 @@
 // ModelTables: a model of more elements than can be is refused where it grows too large, and nothing of it is kept.
-#include "sharded/model_tables.hpp"
+#include "sharded/shards/model_tables.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "pliant/error.hpp"
-#include "sharded/layout.hpp"
+#include "sharded/shards/layout.hpp"
 #include "unit/sharded/says.hpp"
 
 namespace pliant::sharded {

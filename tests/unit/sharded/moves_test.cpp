@@ -1,5 +1,5 @@
 // Plans of moves over histories of joins and leaves: their bytes, their balance, and the maps that they lead to.
-#include "sharded/moves.hpp"
+#include "sharded/shards/moves.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "elastic/message.hpp"
-#include "sharded/segments.hpp"
+#include "sharded/shards/segments.hpp"
 #include "unit/sharded/chunks_moved.hpp"
 
 namespace pliant::sharded {

@@ -1,12 +1,12 @@
 // Who owns which chunk: dealing, looking up, tables of gathers, and the text that it is kept as.
-#include "sharded/ownership.hpp"
+#include "sharded/shards/ownership.hpp"
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
 
-#include "sharded/segments.hpp"
+#include "sharded/shards/segments.hpp"
 
 namespace pliant::sharded {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "sharded/parameter_index.hpp"
+#include "sharded/shards/parameter_index.hpp"
 
 namespace pliant::sharded {
 namespace {

@@ -190,7 +190,7 @@ TEST_CASE("a budget that modules inside one another do not fit into is refused i
       FAIL("nothing was thrown");
     } catch (const Error& error) {
       CHECK(error.status() == Status::kResourceExhausted);
-      CHECK(error.exit_code() == ExitCode::kUsage);
+      CHECK(error.origin() == Origin::kInput);
       CHECK(says(error.message(), "[coordinator] budget is too small for what coordinator"));
       CHECK(says(error.message(), "more.weights"));
     }

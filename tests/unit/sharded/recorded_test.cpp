@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "scratch_folder.hpp"
 #include "sharded/runtime.hpp"
-#include "sharded/trace_log.hpp"
+#include "sharded/trace/trace_log.hpp"
 #include "unit/elastic/device_machines.hpp"
 #include "unit/sharded/networks.hpp"
 #include "unit/sharded/traces.hpp"

@@ -1,5 +1,5 @@
 // Models that lie in several .safetensors files: what is read, and what is refused.
-#include "sharded/safetensors_parts.hpp"
+#include "sharded/files/safetensors_parts.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // .safetensors files: what is refused, and that what is written is what others would read.
-#include "sharded/safetensors.hpp"
+#include "sharded/files/safetensors.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

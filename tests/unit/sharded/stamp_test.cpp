@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "elastic/state_digest.hpp"
+#include "sharded/memory/shard_memory.hpp"
 #include "sharded/runtime.hpp"
-#include "sharded/segments.hpp"
-#include "sharded/shard_memory.hpp"
+#include "sharded/shards/segments.hpp"
 #include "unit/accelerator/handles.hpp"
 #include "unit/elastic/device_machines.hpp"
 #include "unit/sharded/says.hpp"

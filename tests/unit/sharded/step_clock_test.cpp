@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sharded/traced_program.hpp"
+#include "sharded/trace/traced_program.hpp"
 #include "unit/sharded/hand_made_trace.hpp"
 #include "unit/sharded/timed_steps.hpp"
 
@@ -38,6 +38,7 @@ const std::vector<std::pair<std::string, std::string>> kCoordinators{
      "prefetch_bucket_size = 25000\nreduce_bucket_size = 30000"},
     {"zero3", "[coordinator.zero3]\nstrict = true"},
     {"planned", ""},
+    {"planned", "[coordinator.planned]\nreduce_bucket = 150000"},  // what lingers would make a gradient whole
     {"planned", "budget = 700000"},
     {"planned", "budget = 400000"}};
 
@@ -114,14 +115,14 @@ double over_bound(const StepTime& step) {
 TEST_CASE("with room for three of 32 layers a step takes little more than the larger of compute and transfer") {
   double worst = 0;
   for (const int32_t ranks : {2, 4, 8}) {
-    for (const int64_t forward_us : {0, 500, 1000, 1400, 1600, 1650, 1700, 1800, 2000, 3000, 8000}) {
+    for (const int64_t forward_us :
+         {0, 500, 1000, 1400, 1500, 1600, 1610, 1620, 1625, 1630, 1650, 1700, 1800, 2000, 3000, 8000}) {
       TimedJob job = deep_job(int64_t{1} << 22, ranks);
       job.forward_ns = forward_us * 1000;
       const double ratio = over_bound(steps_on_paper(job).back());
       CAPTURE(ranks);
       CAPTURE(forward_us);
-      // Where both are as long nothing can be sent while the last layer is computed, forward and backward.
-      CHECK(ratio < (forward_us == 1600 ? 1.065 : 1.055));
+      CHECK(ratio < 1.05);
       worst = std::max(worst, ratio);
     }
   }
@@ -145,6 +146,19 @@ TEST_CASE("so it does on the clock of the simulator, also with what gathers were
       CHECK(static_cast<double>(there[step] - ends) < 1.1 * static_cast<double>(here.back().bound_ns()));
     }
   }
+}
+
+TEST_CASE("so it does there where compute and transfer take as long") {
+  TimedJob job = deep_job(int64_t{1} << 20, 2);
+  job.collective_gbps = 2;
+  job.memory_gbps = 250;
+  job.steps = 3;
+  const StepTime transfers = steps_on_paper(job).back();
+  job.forward_ns = static_cast<int64_t>(transfers.transfer_ns() / (3 * job.layers.size()));
+  const StepTime here = steps_on_paper(job).back();
+  CHECK(here.compute_ns <= here.transfer_ns());
+  CHECK(steps_on_sim(job).back() == here.all_ns);
+  CHECK(over_bound(here) < 1.05);
 }
 
 RehearsedCall call_of(RehearsedCall::Kind kind, std::optional<uint32_t> module = {}, bool backward = false,

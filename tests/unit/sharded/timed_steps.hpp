@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "pliant/balancer.hpp"
-#include "sharded/exchange.hpp"
 #include "sharded/rehearsal.hpp"
 #include "sharded/runtime.hpp"
+#include "sharded/shards/exchange.hpp"
 #include "sharded/step_clock.hpp"
 #include "unit/accelerator/wrapper.hpp"
 
@@ -161,7 +161,6 @@ inline std::vector<uint64_t> steps_on_sim(const TimedJob& job) {
   const auto ranks = static_cast<size_t>(job.ranks);
   std::vector<Accelerator> devices;
   for (size_t i = 0; i < ranks; ++i) devices.push_back(test::sim(options));
-  const Config kept = config_of(job);  // TSan does not see the loader's lock, so no rank may unload the plugin
   const CommId id = devices.front().make_comm_id(job.ranks);
   std::vector<std::vector<uint64_t>> times(ranks);
   std::vector<std::exception_ptr> thrown(ranks);

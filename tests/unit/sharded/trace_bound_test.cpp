@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "sharded/arena_needs.hpp"
+#include "sharded/memory/arena_needs.hpp"
 #include "sharded/rehearsal.hpp"
-#include "sharded/trace_bound.hpp"
-#include "sharded/traced_program.hpp"
+#include "sharded/trace/trace_bound.hpp"
+#include "sharded/trace/traced_program.hpp"
 #include "unit/sharded/hand_made_trace.hpp"
 #include "unit/sharded/networks.hpp"
 

@@ -203,7 +203,7 @@ TEST_CASE("what is not a trace is refused, and what is one of another version by
   const Error newer = refusal_of_trace("{\"schema\":\"pliant.trace/2\",\"traceEvents\":[]}");
   CHECK(newer.status() == Status::kUnimplemented);
   CHECK(says(newer.message(), "pliant.trace/2"));
-  CHECK(newer.exit_code() == ExitCode::kUsage);
+  CHECK(newer.origin() == Origin::kInput);
   const test::ScratchFolder folder;
   CHECK(read_trace(folder / "none.json").error().status() == Status::kNotFound);
 }

@@ -1,5 +1,5 @@
 // TraceLog: what a worker left is read, also where it was killed as it wrote, or had no room for more.
-#include "sharded/trace_log.hpp"
+#include "sharded/trace/trace_log.hpp"
 
 #include <doctest/doctest.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // What a report counts of each step.
 #include <doctest/doctest.h>
 
-#include "sharded/trace_report.hpp"
+#include "sharded/trace/trace_report.hpp"
 #include "unit/sharded/hand_made_trace.hpp"
 
 namespace pliant::sharded {

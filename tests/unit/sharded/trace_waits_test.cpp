@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sharded/trace_waits.hpp"
+#include "sharded/trace/trace_waits.hpp"
 #include "unit/sharded/hand_made_trace.hpp"
 #include "unit/sharded/says.hpp"
 

@@ -9,7 +9,7 @@
 #include "sharded/arena_books.hpp"
 #include "sharded/predicted_memory.hpp"
 #include "sharded/rehearsal.hpp"
-#include "sharded/traced_program.hpp"
+#include "sharded/trace/traced_program.hpp"
 #include "unit/sharded/hand_made_trace.hpp"
 #include "unit/sharded/networks.hpp"
 #include "unit/sharded/says.hpp"

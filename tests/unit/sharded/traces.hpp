@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "sharded/trace_file.hpp"
-#include "sharded/trace_words.hpp"
+#include "sharded/trace/trace_file.hpp"
+#include "sharded/trace/trace_words.hpp"
 
 namespace pliant::sharded {
 

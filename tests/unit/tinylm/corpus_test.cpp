@@ -27,7 +27,7 @@ struct Fixture {
     try {
       open_corpus(options);
     } catch (const pliant::Error& error) {
-      CHECK(error.exit_code() == pliant::ExitCode::kUsage);
+      CHECK(error.origin() == pliant::Origin::kInput);
       return error.message();
     }
     return "no error";

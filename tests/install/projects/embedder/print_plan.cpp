@@ -1,6 +1,6 @@
 // print_plan CONFIG: the smallest program that embeds Pliant.
 #include <cstdio>
-#include <pliant/error.hpp>
+#include <pliant/exit_code.hpp>
 #include <pliant/plan.hpp>
 
 int main(int argc, char** argv) {
@@ -13,6 +13,6 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const pliant::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.exit_code());
+    return static_cast<int>(pliant::exit_code_of(error));
   }
 }

@@ -1,0 +1,177 @@
+"""Accelerate gives every sequence once, whatever it wraps, and its schedulers step once a step."""
+import pytest
+import torch
+from accelerate import Accelerator, skip_first_batches
+from accelerate.data_loader import prepare_data_loader
+from accelerate.state import PartialState
+from accelerate.utils import DataLoaderConfiguration
+from conftest import Tokens, ids, loader_of, sampler_of, sequences
+
+import pliant
+from pliant.torch import LRScheduler
+
+EVERY = list(range(len(Tokens.lengths)))
+
+
+def prepared(loader, rank, world_size, **keywords):
+    """As Accelerator.prepare does on a rank of so many."""
+    return prepare_data_loader(loader, torch.device("cpu"), num_processes=world_size, process_index=rank, put_on_device=True, **keywords)
+
+
+@pytest.fixture(autouse=True)
+def state():
+    PartialState(cpu=True)
+
+
+@pytest.mark.parametrize("even_batches", [True, False])
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_a_loader_that_is_prepared_loses_and_repeats_nothing(world_size, even_batches):
+    found = []
+    for rank in range(world_size):
+        loader = prepared(loader_of(sampler_of(rank, world_size)), rank, world_size, even_batches=even_batches)
+        expected = ids(loader_of(sampler_of(rank, world_size)))
+        assert len(loader) == len(expected)
+        batches = list(loader)
+        assert ids(batches) == expected
+        found += sequences(batches)
+    assert sorted(found) == EVERY
+
+
+def test_a_loader_that_is_prepared_twice_loses_nothing():
+    found = []
+    for rank in range(2):
+        loader = prepared(prepared(loader_of(sampler_of(rank, 2)), rank, 2), rank, 2)
+        found += sequences(loader)
+    assert sorted(found) == EVERY
+    accelerator = Accelerator(cpu=True)
+    loader = accelerator.prepare(accelerator.prepare(loader_of(sampler_of())))
+    assert sorted(sequences(loader)) == EVERY
+
+
+def test_other_ranks_than_those_of_the_sampler_are_refused():
+    for own, theirs in (((0, 1), (0, 2)), ((0, 2), (1, 2))):
+        loader = prepared(loader_of(sampler_of(*own)), *theirs)
+        for call in (len, list):
+            with pytest.raises(pliant.Error, match=f"BatchSamplerShard .* rank={theirs[0]} and world_size={theirs[1]}"):
+                call(loader)
+
+
+def test_a_dispatcher_is_refused():
+    loader = prepared(loader_of(sampler_of(0, 2)), 0, 2, dispatch_batches=True)
+    with pytest.raises(pliant.Error, match="dispatch_batches=False"):
+        list(loader)
+
+
+def test_split_batches_is_refused():
+    with pytest.raises((TypeError, ValueError)):  # by Accelerate, which splits batches of a fixed size alone
+        prepared(loader_of(sampler_of(0, 2)), 0, 2, split_batches=True)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_loaded_state_goes_on_in_its_epoch_though_the_loader_counts_from_0(world_size):
+    sampler = sampler_of(0, world_size)
+    expected = [ids(loader_of(sampler)) for _ in range(3)]
+    sampler.set_epoch(1)
+    for number, batch in enumerate(loader_of(sampler), 1):
+        if number == 4:
+            state = sampler.state_after(batch)
+            break
+    again = sampler_of(0, world_size)
+    again.load_state_dict(state)
+    loader = prepared(loader_of(again), 0, world_size)
+    batches = list(loader)
+    assert ids(batches) == expected[1][4:] and ids(loader) == expected[2]
+    assert again.state_after(batches[-1]) == sampler.state_after(list(loader_of(_at(sampler, 1)))[-1])
+
+
+def _at(sampler, epoch):
+    sampler.set_epoch(epoch)
+    return sampler
+
+
+def test_batches_are_skipped_once():
+    expected = ids(loader_of(sampler_of(0, 2)))
+    loader = prepared(loader_of(sampler_of(0, 2)), 0, 2)
+    assert ids(skip_first_batches(loader, 3)) == expected[3:]
+    sampler = sampler_of(0, 2)
+    iterator = iter(sampler)
+    for _ in range(3):
+        next(iterator)
+    again = sampler_of(0, 2)
+    again.load_state_dict(iterator.state_dict())
+    with pytest.raises(pliant.Error, match="load a state or skip"):
+        list(skip_first_batches(prepared(loader_of(again), 0, 2), 3))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_loader_of_accelerate_gives_every_sequence_once(workers):
+    found = []
+    for rank in range(2):
+        loader = prepared(loader_of(sampler_of(rank, 2), num_workers=workers), rank, 2, use_stateful_dataloader=True)
+        found += sequences(loader)
+    assert sorted(found) == EVERY
+
+
+def test_two_processes_see_every_sequence_once_and_step_the_rate_once(run_ranks):
+    ranks = run_ranks(
+        """
+        import json
+        import torch
+        from accelerate import Accelerator
+        from conftest import loader_of, sampler_of, sequences
+        import pliant
+        from pliant.torch import LRScheduler
+
+        accelerator = Accelerator(cpu=True)
+        sampler = sampler_of(accelerator.process_index, accelerator.num_processes)
+        weight = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(weight.parameters(), lr=0.05)
+        inner = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        scheduler = LRScheduler(optimizer, pliant.LearningRate(sampler.config), inner)
+        model, optimizer, loader = accelerator.prepare(weight, optimizer, loader_of(sampler))
+        wrapped = accelerator.prepare_scheduler(scheduler)
+        found, steps, rates = [], 0, []
+        for batch in loader:
+            found += sequences([batch])
+            if batch.position[2] != 0:
+                continue
+            size = sampler.size_of(batch)
+            scheduler.batch(size)
+            rates.append(scheduler.get_last_lr()[0] * 500 / size.tokens)
+            accelerator.backward(model(torch.ones(1, 1)).sum())
+            optimizer.step()
+            wrapped.step()
+            optimizer.zero_grad()
+            steps += 1
+        print(json.dumps([accelerator.num_processes, found, steps, scheduler.steps, rates]))
+        """,
+        2,
+    )
+    assert sorted(ranks[0][1] + ranks[1][1]) == EVERY
+    for processes, _, steps, counted, rates in ranks:
+        assert processes == 2 and counted == steps > 1
+        assert rates == pytest.approx([0.05 * 0.5**step for step in range(steps)])  # inner's, once a step
+
+
+def test_what_accelerate_checkpoints_goes_on(tmp_path):
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(even_batches=False))
+
+    def made():
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.05)
+        scheduler = LRScheduler(optimizer, pliant.LearningRate(sampler_of().config), torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5))
+        accelerator.register_for_checkpointing(scheduler)
+        return optimizer, scheduler
+
+    size = pliant.BatchSize(rows=12, sequences=30, tokens=500, loss_tokens=500)
+    optimizer, scheduler = made()
+    assert accelerator.prepare(scheduler) is scheduler
+    scheduler.batch(size)
+    optimizer.step()
+    scheduler.step()
+    accelerator.save_state(tmp_path)
+    accelerator._custom_objects.clear()
+    _, again = made()
+    accelerator.load_state(tmp_path)
+    again.batch(size)
+    assert again.steps == 1 and again.get_last_lr() == pytest.approx([0.025])
+    accelerator._custom_objects.clear()

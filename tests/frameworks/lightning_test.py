@@ -1,0 +1,139 @@
+"""Lightning sets the epoch through `.sampler`, takes len() micro-batches an epoch, and goes on from its checkpoint."""
+import lightning
+import pytest
+import torch
+from conftest import ids, loader_of, sampler_of
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import pliant
+from pliant.torch import LRScheduler
+
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.table = torch.nn.Embedding(64, 64)
+        self.seen = []
+
+    def training_step(self, batch, number):
+        self.seen.append((self.current_epoch, batch["input_ids"].tolist()))
+        self.position = batch.position
+        return torch.nn.functional.cross_entropy(self.table(batch["input_ids"][0][:-1]), batch["labels"][0][1:], ignore_index=-100,
+                                                 reduction="sum")
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def trainer_of(folder, **keywords):
+    return lightning.Trainer(accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                             enable_model_summary=False, default_root_dir=folder, **keywords)
+
+
+def expected(epochs):
+    sampler = sampler_of()
+    return [(epoch, batch) for epoch in range(epochs) for batch in ids(loader_of(sampler))]
+
+
+def test_each_epoch_has_its_batches_and_the_epoch_is_set_by_the_sampler_of_the_sampler(tmp_path, monkeypatch):
+    calls = []
+    set_epoch = pliant.PackedBatchSampler.set_epoch
+    monkeypatch.setattr(pliant.PackedBatchSampler, "set_epoch", lambda self, epoch: calls.append(epoch) or set_epoch(self, epoch))
+    module = Module()
+    trainer_of(tmp_path, max_epochs=3).fit(module, loader_of(sampler_of()))
+    assert module.seen == expected(3)
+    assert sorted(set(calls)) == [0, 1, 2]
+
+
+def test_a_plain_loader_goes_on_from_the_state_of_a_batch(tmp_path):
+    whole, steps = expected(1), 7
+    module = Module()
+    trainer = trainer_of(tmp_path, max_steps=steps)
+    trainer.fit(module, loader_of(sampler_of()))
+    assert module.seen == whole[:steps]
+    sampler = sampler_of()
+    sampler.load_state_dict(sampler.state_after(module))
+    again = Module()
+    trainer_of(tmp_path, max_epochs=1).fit(again, loader_of(sampler))
+    assert again.seen == whole[steps:]
+
+
+class Saves(lightning.Callback):
+    def __init__(self, file, step):
+        self.file, self.step = file, step
+
+    def on_train_batch_end(self, trainer, module, *_):
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint(self.file)
+
+
+def test_a_stateful_loader_goes_on_from_the_checkpoint_of_lightning(tmp_path):
+    whole = expected(2)
+    trainer_of(tmp_path, max_epochs=1, callbacks=[Saves(tmp_path / "at7.ckpt", 7)]).fit(Module(), loader_of(sampler_of(), StatefulDataLoader))
+    again = Module()
+    trainer_of(tmp_path, max_epochs=2).fit(again, loader_of(sampler_of(), StatefulDataLoader), ckpt_path=str(tmp_path / "at7.ckpt"),
+                                           weights_only=False)
+    assert again.seen == whole[7:]
+
+
+def test_a_stateful_loader_over_a_whole_job_goes_on_in_its_second_epoch(tmp_path):
+    whole = [batch for _, batch in expected(3)]
+    first = len([batch for epoch, batch in expected(1)])
+    at = first + 7
+    sampler = sampler_of()
+    trainer_of(tmp_path, max_steps=at, callbacks=[Saves(tmp_path / "at.ckpt", at)]).fit(Module(), loader_of(sampler.whole_job(), StatefulDataLoader))
+    again = Module()
+    trainer_of(tmp_path, max_epochs=1).fit(again, loader_of(sampler_of().whole_job(), StatefulDataLoader), ckpt_path=str(tmp_path / "at.ckpt"),
+                                           weights_only=False)
+    assert [batch for _, batch in again.seen] == whole[at:]
+
+
+def test_a_whole_job_is_one_epoch(tmp_path):
+    sampler = sampler_of()
+    module = Module()
+    trainer_of(tmp_path, max_epochs=1).fit(module, loader_of(sampler.whole_job()))
+    assert [batch for _, batch in module.seen] == [batch for _, batch in expected(3)]
+
+
+class Scheduled(Module):
+    def __init__(self, sampler):
+        super().__init__()
+        self.sampler = sampler
+        self.rates = []
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.05)
+        self.scheduler = LRScheduler(optimizer, pliant.LearningRate(self.sampler.config))
+        return optimizer
+
+    def training_step(self, batch, number):
+        if batch.position[2] == 0:  # the last micro-batch of a step
+            self.scheduler.batch(self.sampler.size_of(batch))
+        return super().training_step(batch, number)
+
+    def on_train_batch_end(self, outputs, batch, number):
+        if batch.position[2] == 0:
+            self.scheduler.step()
+
+    def on_before_optimizer_step(self, optimizer):
+        self.rates.append(optimizer.param_groups[0]["lr"])
+
+
+def test_a_scheduler_that_the_module_keeps_follows_each_step(tmp_path):
+    sampler = sampler_of()
+    module = Scheduled(sampler)
+    trainer_of(tmp_path, max_epochs=1, accumulate_grad_batches=sampler.micro_batches_per_step).fit(module, loader_of(sampler))
+    batches = sampler_of().batches
+    sizes = [batches.batch(0, index).size for index in range(batches.epoch(0).batches)]
+    assert module.rates == pytest.approx([0.05 * size.tokens / 500 for size in sizes]) and module.scheduler.steps == len(sizes)
+
+
+def test_more_than_one_device_needs_use_distributed_sampler_false():
+    from lightning.fabric.utilities.distributed import DistributedSamplerWrapper
+    from lightning.pytorch.trainer.states import RunningStage
+    from lightning.pytorch.utilities.data import _update_dataloader
+
+    loader = loader_of(sampler_of(0, 2))
+    with pytest.raises(TypeError, match="use_distributed_sampler=False"):
+        _update_dataloader(loader, DistributedSamplerWrapper(loader.sampler, num_replicas=2, rank=0), mode=RunningStage.TRAINING)

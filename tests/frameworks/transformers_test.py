@@ -1,0 +1,108 @@
+"""Transformers' Trainer sees every epoch whole, in an order of its own, and goes on from its checkpoint exactly."""
+import importlib.util
+import json
+import os
+import pathlib
+
+import pytest
+import torch
+
+SOURCE = pathlib.Path(__file__).parents[2] / "samples/transformers_trainer/train.py"
+SPEC = importlib.util.spec_from_file_location("transformers_trainer", SOURCE)
+sample = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(sample)
+
+
+def train(folder, steps, resume=None, **more):
+    """What a Trainer has seen, and its weights."""
+    trainer = sample.trainer_of(str(folder), steps, resume, **more)
+    seen, rates = [], []
+    step = trainer.training_step
+
+    def noted(model, inputs, *others):
+        seen.append(inputs["input_ids"].tolist())
+        loss = step(model, inputs, *others)
+        if inputs.position[2] == 0:
+            rates.append(trainer.lr_scheduler.get_last_lr())
+        return loss
+
+    trainer.training_step = noted
+    trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
+    return trainer, seen, rates, torch.cat([weight.detach().flatten() for weight in trainer.model.parameters()])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    sampler = sample.trainer_of(str(tmp_path_factory.mktemp("probe")), 1).sampler
+    each, epochs = sampler.micro_batches_per_step, []
+    for _ in range(3):
+        epochs.append([batch["input_ids"].tolist() for batch in
+                       torch.utils.data.DataLoader(sample.Packed(sample.Sentences()), batch_sampler=sampler, collate_fn=sample.collate)])
+    assert len(epochs[0]) < len(epochs[1])  # a Trainer that knew the first only would leave the rest of the second
+    steps = len(epochs[0]) // each
+    until = (len(epochs[0]) + len(epochs[1])) // each + 1
+    _, seen, rates, weights = train(tmp_path_factory.mktemp("whole"), until)
+    return steps, each, until, sum(epochs, []), seen, rates, weights
+
+
+def test_every_epoch_is_seen_whole_and_has_an_order_of_its_own(whole):
+    steps, each, until, expected, seen, rates, _ = whole
+    assert seen == expected[: until * each] and len(rates) == until
+    assert seen[: steps * each] != seen[steps * each : 2 * steps * each]
+    assert len({rate for (rate,) in rates}) > 1
+
+
+@pytest.mark.parametrize("where", ["within", "at the end of", "in the second"])
+def test_a_trainer_goes_on_from_its_checkpoint_exactly(whole, tmp_path, where):
+    steps, each, until, _, seen, rates, weights = whole
+    first = {"within": steps - 1, "at the end of": steps, "in the second": steps + 1}[where]
+    begun = train(tmp_path, first)
+    assert begun[1] == seen[: first * each]
+    checkpoint = tmp_path / f"checkpoint-{first}"
+    assert json.loads((checkpoint / "sampler.json").read_text())["pliant"].count("\n") == 2
+    trainer, rest, later, end = train(tmp_path, until, checkpoint)
+    assert trainer.state.global_step == until
+    assert rest == seen[first * each :] and later == rates[first:]
+    assert torch.equal(end, weights)
+
+
+def test_a_trainer_that_would_skip_what_the_state_has_skipped_is_refused(whole, tmp_path):
+    import pliant
+
+    train(tmp_path, 2)
+    trainer = sample.trainer_of(str(tmp_path), 3, tmp_path / "checkpoint-2")
+    trainer.args.ignore_data_skip = False
+    with pytest.raises(pliant.Error, match="ignore_data_skip=True"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+
+
+def test_two_ranks_see_what_one_sees_and_go_on_from_its_checkpoint(whole, tmp_path, run_ranks):
+    _, each, _, _, seen, rates, _ = whole
+    train(tmp_path, 2)
+    os.environ["SAMPLE"], os.environ["FOLDER"] = str(SOURCE.parent), str(tmp_path)
+    ranks = run_ranks(
+        """
+        import json, os, sys
+        sys.path.insert(0, os.environ["SAMPLE"])
+        import train
+        trainer = train.trainer_of(os.environ["FOLDER"], 4, os.environ["FOLDER"] + "/checkpoint-2", ddp_backend="gloo")
+        seen, rates = [], []
+        step = trainer.training_step
+        def noted(model, inputs, *others):
+            seen.append([inputs["position_ids"][0].tolist(), inputs["input_ids"][0].tolist()])
+            loss = step(model, inputs, *others)
+            if inputs.position[2] == 0:
+                rates.append(trainer.lr_scheduler.get_last_lr()[0])
+            return loss
+        trainer.training_step = noted
+        trainer.train(resume_from_checkpoint=os.environ["FOLDER"] + "/checkpoint-2")
+        print(json.dumps([trainer.state.global_step, trainer.args.world_size, seen, rates]))
+        """,
+        2,
+    )
+    assert [rank[:2] for rank in ranks] == [[4, 2], [4, 2]]
+    tokens = [token for rank in ranks for _, flat in rank[2] for token in flat]
+    alone = [token for batch in seen[2 * each : 4 * each] for token in batch[0]]
+    assert sorted(tokens) == sorted(alone + [0] * (len(tokens) - len(alone)))  # padding of empty micro-batches
+    for rank in ranks:
+        assert rank[3] == pytest.approx([rate for (rate,) in rates[2:4]])

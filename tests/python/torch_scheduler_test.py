@@ -1,0 +1,334 @@
+"""LRScheduler follows the size of each batch over any optimizer and any scheduler of torch, and equals DeepSpeed's."""
+import copy
+import gzip
+import json
+import os
+import pathlib
+import types
+
+import pytest
+import torch
+from conftest import toml
+
+import pliant
+from pliant.torch import LRScheduler
+
+
+def parameters(count=1):
+    return [torch.nn.Parameter(torch.ones(3)) for _ in range(count)]
+
+
+def rate_of(text):
+    return pliant.LearningRate(pliant.Config.parse("config_version = 1\n[lr]\n" + text))
+
+
+def size(sequences):
+    return pliant.BatchSize(rows=1, sequences=sequences, tokens=sequences, loss_tokens=sequences)
+
+
+def rows():
+    golden = pathlib.Path(os.environ["PLIANT_TEST_SOURCE"]) / "tests/parity/golden/variable_batch.jsonl.gz"
+    with gzip.open(golden, "rt") as lines:
+        for line in lines:
+            row = json.loads(line)
+            if row.get("kind") == "lr_trace" and row["base_kind"] in INNER:
+                yield row
+
+
+INNER = {
+    "constant": lambda optimizer, p: None,
+    "StepLR": lambda optimizer, p: torch.optim.lr_scheduler.StepLR(optimizer, **p),
+    "ExponentialLR": lambda optimizer, p: torch.optim.lr_scheduler.ExponentialLR(optimizer, **p),
+    "CosineAnnealingLR": lambda optimizer, p: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, **p),
+    "LambdaLR_inv": lambda optimizer, p: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
+}
+
+
+def scheduler_of(row):
+    optimizer = torch.optim.SGD([{"params": parameters(), "lr": rate} for rate in row["optimizer_lrs"]], lr=0.1)
+    rule = "none" if row["method"] in (None, "None") else row["method"]
+    rate = rate_of(f'use = "{rule}"\nunit = "sequences"\nbase_lr = {row["optimizer_lrs"][0]}\nbase_batch = {row["base_batch_size"]}\n')
+    return LRScheduler(optimizer, rate, INNER[row["base_kind"]](optimizer, row["base_params"]))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_recorded_rates_of_deepspeed_come_out_through_torchs_own_schedulers():
+    compared = 0
+    for row in rows():
+        scheduler, trace, sizes = scheduler_of(row), row["out"]["trace"], row["batch_sizes"]
+        for number, entry in enumerate(trace):
+            call = row["calls"][number - 1] if number else None
+            if isinstance(call, int):
+                break  # a jump to another step, which this scheduler has not
+            if number and call is None:
+                scheduler.step()
+            elif call == "reload":
+                state = scheduler.state_dict()
+                scheduler = scheduler_of(row)
+                scheduler.load_state_dict(state)
+            scheduler.batch(size(sizes[scheduler.steps % len(sizes)]))
+            assert scheduler.get_last_lr() == pytest.approx(entry["lrs"], rel=1e-12, abs=0), (row["id"], number)
+            compared += 1
+    assert compared > 500
+
+
+def test_a_step_counts_once_however_often_it_is_called():
+    optimizer = torch.optim.SGD(parameters(), lr=0.1)
+    inner = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    scheduler = LRScheduler(optimizer, rate_of('use = "linear"\nunit = "sequences"\nbase_batch = 10\n'), inner)
+    for step in range(4):
+        scheduler.batch(size(20))
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * 0.5**step * 2)
+        optimizer.step()
+        for _ in range(8):  # as a launcher with 8 ranks
+            scheduler.step()
+        assert scheduler.steps == step + 1
+
+
+def test_a_launcher_may_count_the_calls_that_end_no_step():
+    scheduler = LRScheduler(torch.optim.SGD(parameters(), lr=0.1), rate_of('use = "none"\nbase_batch = 10\n'))
+    scheduler.batch(size(20))
+    scheduler._step_count += 1  # as Accelerate's wrapper does under accumulate()
+    assert scheduler.steps == 0
+    scheduler.step()
+    assert scheduler.steps == 1
+
+
+def test_a_step_without_a_batch_is_refused():
+    scheduler = LRScheduler(torch.optim.SGD(parameters(), lr=0.1), rate_of('use = "none"\nbase_batch = 10\n'))
+    with pytest.raises(pliant.Error, match="without a batch") as caught:
+        scheduler.step()
+    assert caught.value.status == pliant.Status.FAILED_PRECONDITION
+    with pytest.raises(pliant.Error, match="the next step"):
+        scheduler.batch(size(3), step=4)
+
+
+def test_a_step_may_be_begun_again_with_another_size():
+    optimizer = torch.optim.SGD(parameters(), lr=0.1)
+    scheduler = LRScheduler(optimizer, rate_of('use = "linear"\nunit = "sequences"\nbase_batch = 10\n'))
+    scheduler.batch(size(20))
+    scheduler.batch(size(5))
+    assert scheduler.get_last_lr() == [pytest.approx(0.05)]
+    scheduler.step()
+    assert scheduler.steps == 1
+
+
+def test_betas_epsilon_and_rate_of_adam_follow_the_batch():
+    optimizer = torch.optim.AdamW(parameters(), lr=0.01, betas=(0.9, 0.99), eps=1e-8)
+    rate = rate_of('use = "adam_sde"\nunit = "sequences"\nbase_batch = 10\nbase_lr = 0.01\noptimizer = "adamw"\nbeta1 = 0.9\nbeta2 = 0.99\n'
+                   "epsilon = 1e-8\n")
+    scheduler = LRScheduler(optimizer, rate)
+    asked = scheduler.batch(size(40))
+    group = optimizer.param_groups[0]
+    assert asked.one_minus_beta1 == pytest.approx(4)
+    assert group["lr"] == pytest.approx(0.02) and group["eps"] == pytest.approx(0.5e-8)
+    assert group["betas"] == pytest.approx((0.6, 0.96))
+    scheduler.batch(size(10))
+    assert group["lr"] == pytest.approx(0.01) and group["betas"] == (0.9, 0.99)
+
+
+def test_the_momentum_buffer_is_scaled_once_a_step():
+    weights = parameters()
+    optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.5)
+    rate = rate_of('use = "linear"\nthen = ["momentum"]\nunit = "sequences"\nbase_batch = 10\nbase_lr = 0.1\noptimizer = "sgd_momentum"\nbeta1 = 0.5\n')
+    scheduler = LRScheduler(optimizer, rate)
+    for number, sequences in enumerate((10, 20, 20)):
+        before = [state["momentum_buffer"].clone() for state in optimizer.state.values()]
+        asked = scheduler.batch(size(sequences))
+        scheduler.batch(size(sequences))
+        for old, state in zip(before, optimizer.state.values()):
+            assert torch.allclose(state["momentum_buffer"], old * asked.momentum_buffer)
+        if number == 0:
+            assert not before
+        weights[0].grad = torch.ones(3)
+        optimizer.step()
+        scheduler.step()
+
+
+def test_the_state_of_a_scheduler_goes_on_with_the_same_rates():
+    def made():
+        optimizer = torch.optim.SGD(parameters(), lr=0.1)
+        rate = rate_of('use = "sqrt"\nschedule = ["cosine"]\nunit = "sequences"\nbase_batch = 10\nbase_lr = 0.1\n[lr.cosine]\nby = "steps"\nend = 20\n')
+        return LRScheduler(optimizer, rate)
+
+    def run(scheduler, steps):
+        rates = []
+        for _ in range(steps):
+            scheduler.batch(size(10 + scheduler.steps))
+            rates += scheduler.get_last_lr()
+            scheduler.step()
+        return rates
+
+    whole = run(made(), 15)
+    first = made()
+    run(first, 6)
+    again = made()
+    again.load_state_dict(first.state_dict())
+    assert run(again, 9) == whole[6:]
+    other = LRScheduler(torch.optim.SGD([{"params": parameters()}, {"params": parameters()}], lr=0.1), rate_of('use = "none"\nbase_batch = 10\n'))
+    with pytest.raises(pliant.Error, match="parameter groups"):
+        other.load_state_dict(first.state_dict())
+
+
+def test_sizes_come_from_the_sampler():
+    config = pliant.Config.parse(toml())
+    sampler = pliant.PackedBatchSampler(config, [5] * 200, 0, 2)
+    optimizer = torch.optim.SGD(parameters(), lr=0.01)
+    scheduler = LRScheduler(optimizer, pliant.LearningRate(config))
+    micro = next(iter(sampler))
+    scheduler.batch(sampler.size_of(micro))
+    assert scheduler.get_last_lr() == [pytest.approx(0.01 * sampler.size_of(micro).tokens / 500)]
+    scheduler.batch(sampler.batch_of(micro))
+
+
+MOMENTUM = ('use = "linear"\nthen = ["momentum"]\nunit = "sequences"\nbase_batch = 10\nbase_lr = 0.1\noptimizer = "sgd_momentum"\n'
+            "beta1 = 0.5\n")
+
+
+def test_a_state_of_a_step_that_was_begun_does_not_scale_its_moments_again():
+    def made():
+        weights = parameters()
+        optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.5)
+        return weights, optimizer, LRScheduler(optimizer, rate_of(MOMENTUM))
+
+    weights, optimizer, scheduler = made()
+    scheduler.batch(size(10))
+    weights[0].grad = torch.ones(3)
+    optimizer.step()
+    scheduler.step()
+    assert scheduler.batch(size(20)).momentum_buffer == 2
+    saved = copy.deepcopy((optimizer.state_dict(), scheduler.state_dict()))
+    _, optimizer, scheduler = made()
+    optimizer.load_state_dict(saved[0])
+    scheduler.load_state_dict(saved[1])
+    scheduler.batch(size(20))
+    (state,) = optimizer.state.values()
+    assert state["momentum_buffer"].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("made", [lambda: torch.optim.SGD(parameters(), lr=0.1, momentum=0.9),
+                                  lambda: torch.optim.AdamW(parameters(), lr=0.1, betas=(0.9, 0.99))])
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_moves_momentum_moves_it_as_it_would_alone(made):
+    alone, optimizer = made(), made()
+    its = torch.optim.lr_scheduler.OneCycleLR(alone, max_lr=0.1, total_steps=10)
+    inner = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)
+    scheduler = LRScheduler(optimizer, rate_of('use = "none"\nbase_batch = 10\n'), inner)
+    for _ in range(9):
+        scheduler.batch(size(10))
+        for name in ("lr", "momentum", "betas"):
+            assert optimizer.param_groups[0].get(name) == alone.param_groups[0].get(name)
+        its.step()
+        scheduler.step()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_rate_that_is_a_tensor_stays_that_tensor():
+    optimizer = torch.optim.AdamW(parameters(), lr=torch.tensor(0.1))
+    rate = optimizer.param_groups[0]["lr"]
+    scheduler = LRScheduler(optimizer, rate_of('use = "linear"\nunit = "sequences"\nbase_batch = 10\n'),
+                            torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5))
+    for expected in (0.2, 0.1, 0.05):
+        scheduler.batch(size(20))
+        assert optimizer.param_groups[0]["lr"] is rate and rate.item() == pytest.approx(expected)
+        scheduler.step()
+
+
+def test_a_parameter_group_that_is_added_follows_too():
+    optimizer = torch.optim.SGD(parameters(), lr=0.1)
+    scheduler = LRScheduler(optimizer, rate_of('use = "linear"\nunit = "sequences"\nbase_batch = 10\n'))
+    scheduler.batch(size(20))
+    optimizer.add_param_group({"params": parameters(), "lr": 0.3})
+    scheduler.batch(size(20))
+    assert scheduler.get_last_lr() == pytest.approx([0.2, 0.6])
+
+
+def test_what_an_inner_scheduler_raises_comes_out_and_leaves_the_rates():
+    optimizer = torch.optim.SGD(parameters(), lr=0.1)
+    inner = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    scheduler = LRScheduler(optimizer, rate_of('use = "linear"\nunit = "sequences"\nbase_batch = 10\n'), inner)
+    step = inner.step
+
+    def broken():
+        raise LookupError("inner")
+
+    scheduler.batch(size(20))
+    optimizer.step()
+    inner.step = broken
+    with pytest.raises(LookupError, match="inner"):
+        scheduler.step()
+    assert scheduler.get_last_lr() == pytest.approx([0.2])
+    inner.step = step
+    scheduler.batch(size(30))
+    assert scheduler.get_last_lr() == pytest.approx([0.3])
+    scheduler.step()
+    scheduler.batch(size(10))
+    assert scheduler.get_last_lr() == pytest.approx([0.05])
+
+
+def test_weight_decay_and_the_power_of_an_average_follow_the_batch():
+    groups = [{"params": parameters(), "weight_decay": 0.1}, {"params": parameters(), "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=0.01)
+    rate = rate_of('use = "sqrt"\nthen = ["timescale"]\nunit = "sequences"\nbase_batch = 10\nbase_lr = 0.01\noptimizer = "adamw"\n')
+    scheduler = LRScheduler(optimizer, rate)
+    for sequences, factor in ((40, 4), (40, 4), (10, 1)):
+        scheduler.batch(size(sequences))
+        # B / (rate * decay) stays: the rate has grown by the root of the factor, and so does the decay.
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01 * factor**0.5)
+        assert optimizer.param_groups[0]["weight_decay"] == pytest.approx(0.1 * factor**0.5)
+        assert optimizer.param_groups[1]["weight_decay"] == 0
+        assert scheduler.ema_power == pytest.approx(factor)
+        optimizer.step()
+        scheduler.step()
+
+
+class Rule:
+    """Asks for factors of the moments, alone."""
+
+    def __init__(self):
+        self.momentum_buffer, self.second_moment = 1.0, 1.0
+
+    def scaling(self, step, size, base_lr):
+        return types.SimpleNamespace(learning_rate=base_lr, one_minus_beta1=1.0, one_minus_beta2=1.0, epsilon=1.0, weight_decay=1.0, ema_power=1.0,
+                                     momentum_buffer=self.momentum_buffer, second_moment=self.second_moment)
+
+    def commit(self, *arguments):
+        pass
+
+
+def after_a_step(made):
+    weights = parameters()
+    optimizer, rule = made(weights), Rule()
+    scheduler = LRScheduler(optimizer, rule)
+    scheduler.batch(size(10))
+    weights[0].grad = torch.full((3,), 0.5)
+    optimizer.step()
+    scheduler.step()
+    return optimizer, rule, scheduler
+
+
+def test_the_moments_of_adam_have_the_factors_that_the_rule_asks_for(caplog):
+    optimizer, rule, scheduler = after_a_step(lambda weights: torch.optim.AdamW(weights, lr=0.1, amsgrad=True))
+    (state,) = optimizer.state.values()
+    before = {name: value.clone() for name, value in state.items() if isinstance(value, torch.Tensor)}
+    assert set(before) >= {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"} and all(before["exp_avg"] > 0) and all(before["exp_avg_sq"] > 0)
+    rule.momentum_buffer, rule.second_moment = 2.0, 4.0
+    scheduler.batch(size(20))
+    scheduler.batch(size(20))  # the same step once more
+    factors = {"exp_avg": 2, "exp_avg_sq": 4, "max_exp_avg_sq": 4}
+    for name, value in before.items():
+        assert torch.equal(state[name], value * factors.get(name, 1)), name
+    assert not caplog.records
+
+
+def test_moments_of_other_names_are_left_alone_and_named_once(caplog):
+    optimizer, rule, scheduler = after_a_step(lambda weights: torch.optim.RMSprop(weights, lr=0.1, momentum=0.9, centered=True))
+    (state,) = optimizer.state.values()
+    buffer, square = state["momentum_buffer"].clone(), state["square_avg"].clone()
+    assert not caplog.records  # no factor was asked for
+    for factor in (2.0, 4.0):
+        rule.momentum_buffer = rule.second_moment = factor
+        scheduler.batch(size(20))
+    assert torch.equal(state["momentum_buffer"], buffer * 4) and torch.equal(state["square_avg"], square)
+    (record,) = caplog.records
+    assert record.name == "pliant.torch" and record.getMessage().startswith("RMSprop keeps grad_avg, square_avg, which")
