@@ -75,8 +75,9 @@ struct PolicyExact {
         .unit("rows");
     table
         .add("cost", &PolicyExact::cost,
-             "What the time of a rank is proportional to: rows = its rows, so the largest micro-batch is used; calls = "
-             "its micro-batches, full or not, as with fixed shapes. With calls every micro-batch size is searched; "
+             "What the time of a rank is proportional to: rows = its rows, so the largest micro-batch that the batch "
+             "has rows for is used; calls = its micro-batches, full or not, as with fixed shapes. With calls every "
+             "micro-batch size is searched; "
              "above some 500 sizes, or some 16 million sizes times world sizes, the largest batch and micro-batch are "
              "used.")
         .choices({"rows", "calls"});
@@ -144,7 +145,9 @@ struct PolicyExact {
                          "max_train_batch_size micro_batch_sizes");
     }
     find_sizes(most);
-    const std::vector<int64_t> micros = usable_micro_batches();
+    const std::vector<int64_t> usable = usable_micro_batches();
+    // With cost "rows" all micro-batches cost the same: one search over the batches that have room for the smallest.
+    const std::vector<int64_t> micros = cost == "rows" ? std::vector<int64_t>{usable.front()} : usable;
     std::vector<Period> sizes = counted_sizes();
     if (work(micros, sizes) > kMostWork) sizes.clear();
     int64_t fewest = std::max(low_, wanted_high_ <= most ? wanted_high_ : smallest / granule);
@@ -158,6 +161,7 @@ struct PolicyExact {
       micro_batch_ = micro;
     }
     batch_ = best->granules * granule;
+    if (cost == "rows") micro_batch_ = *std::prev(std::upper_bound(usable.begin(), usable.end(), batch_));
     counted_high_ = high_;
     high_ = std::min(high_, best->granules / step_ * step_);
   }
@@ -187,7 +191,7 @@ struct PolicyExact {
     }
   }
 
-  /// Ascending, each once; with cost "rows" only the largest, for the others cost the same.
+  /// Those that the largest batch has rows for, ascending, each once; at least one.
   [[nodiscard]] std::vector<int64_t> usable_micro_batches() const {
     std::vector<int64_t> usable;
     for (const int64_t micro : micro_batch_sizes) {
@@ -195,7 +199,6 @@ struct PolicyExact {
     }
     std::sort(usable.begin(), usable.end());
     usable.erase(std::unique(usable.begin(), usable.end()), usable.end());
-    if (cost == "rows") usable.erase(usable.begin(), usable.end() - 1);
     return usable;
   }
 

@@ -67,13 +67,12 @@ Best brute_force(const json& options, int64_t granule) {
   const bool calls = options.value("cost", "rows") == "calls";
   std::sort(micro_batches.begin(), micro_batches.end());
   while (micro_batches.back() > cap) micro_batches.pop_back();
-  if (!calls) micro_batches = {micro_batches.back()};
   const auto low = options["min_gpus"].get<int64_t>();
   const int64_t wanted_high = options["max_gpus"].get<int64_t>();
   const int64_t high = std::min(wanted_high, cap / granule);
   Best best;
   long double best_loss = 0;
-  for (const int64_t micro : micro_batches) {
+  for (const int64_t micro : micro_batches) {  // ascending, so that of two that cost the same the larger is kept
     const int64_t smallest = std::max({micro, low * granule, wanted_high <= cap / granule ? wanted_high * granule : 0});
     for (int64_t batch = granule; batch <= cap; batch += granule) {
       if (batch < smallest) continue;
@@ -152,6 +151,14 @@ TEST_CASE("over the clusters that it counts exact is never behind a plan of v0.1
     RC_ASSERT(mean_efficiency(*exact, low, high) >= mean_efficiency(*even, low, high) - 1e-12);
   }));
   CHECK(compared > 20);
+}
+
+TEST_CASE("a batch below the largest micro-batch is taken where it is the best, with the largest that it has rows for") {
+  const Result<Plan> plan = ask(config(3, {3, 1}, 1, 2));
+  REQUIRE(plan.has_value());
+  CHECK(plan->global_batch == 2);
+  CHECK(plan->micro_batch == 1);
+  CHECK(mean_efficiency(*plan, 1, 2) == doctest::Approx(1));
 }
 
 TEST_CASE("a batch that ends below the cap is the best over all that the cap has granules for") {
