@@ -132,7 +132,7 @@ Took train(const Accelerator& accelerator, int32_t world_size, const Way& way) {
 
 /// Any piece of work may be late, so that a rank is far ahead of what it has sent.
 Accelerator late(int seed) {
-  return test::sim(fmt::format("max_delay_us = 400\nseed = {}\n", seed));
+  return test::sim(fmt::format("max_delay_us = 100\nseed = {}\n", seed));
 }
 
 const std::string kNothingStays =
@@ -150,18 +150,20 @@ TEST_CASE("a whole gradient never exists on a rank, whoever decides and however 
   ways.push_back({"zero3", "budget = 300000"});
   for (const char* const budget : {"budget = 40000", "budget = 80000", "budget = 400000"})
     ways.push_back({"planned", budget});
-  for (const Accelerator& accelerator : {test::open_host(), late(1), test::sim("host_visible = false\n")}) {
-    for (const Way& way : ways) {
-      for (const int32_t world_size : {1, 2}) {
-        CAPTURE(way.coordinator);
-        CAPTURE(way.more);
-        CAPTURE(world_size);
-        const Took took = train(accelerator, world_size, way);
-        CHECK(took.gradients > 0);
-        CHECK(took.gradients < took.whole);
-        CHECK(took.gradients <= took.whole * 3 / 4);
-      }
-    }
+  const auto check = [](const Accelerator& accelerator, int32_t world_size, const Way& way) {
+    CAPTURE(way.coordinator);
+    CAPTURE(way.more);
+    CAPTURE(world_size);
+    const Took took = train(accelerator, world_size, way);
+    CHECK(took.gradients > 0);
+    CHECK(took.gradients < took.whole);
+    CHECK(took.gradients <= took.whole * 3 / 4);
+  };
+  for (const Way& way : ways) {
+    check(test::open_host(), 1, way);
+    check(test::open_host(), 2, way);
+    check(test::sim("host_visible = false\n"), 2, way);
+    check(late(1), 2, way);
   }
 }
 
@@ -204,6 +206,7 @@ TEST_CASE("what a rank has whole at once is known on paper without a budget, her
       for (const int32_t world_size : {1, 2, 3}) {
         for (const bool in_one_pass : {false, true}) {
           for (const DType reduce : {DType::kF32, DType::kBF16}) {
+            if (world_size != 2 && in_one_pass == (reduce == DType::kF32)) continue;  // each of both, not all together
             way.in_one_pass = in_one_pass;
             way.reduce = reduce;
             CAPTURE(way.coordinator);
