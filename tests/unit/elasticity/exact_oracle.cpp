@@ -62,7 +62,6 @@ std::optional<ExactPlan> exact(const ExactConfig& config) {
   if (micro_batches.empty()) return std::nullopt;
   std::sort(micro_batches.begin(), micro_batches.end());
   const int64_t smallest = micro_batches.front();
-  if (!config.calls) micro_batches = {micro_batches.back()};
   const int64_t most = config.cap / granule;
   const std::vector<int64_t> within = sizes_within(config, most);
   if (within.empty()) return std::nullopt;
