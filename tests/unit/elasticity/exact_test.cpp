@@ -153,7 +153,8 @@ TEST_CASE("over the clusters that it counts exact is never behind a plan of v0.1
   CHECK(compared > 20);
 }
 
-TEST_CASE("a batch below the largest micro-batch is taken where it is the best, with the largest that it has rows for") {
+TEST_CASE(
+    "a batch below the largest micro-batch is taken where it is the best, with the largest that it has rows for") {
   const Result<Plan> plan = ask(config(3, {3, 1}, 1, 2));
   REQUIRE(plan.has_value());
   CHECK(plan->global_batch == 2);
