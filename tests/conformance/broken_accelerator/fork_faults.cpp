@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include "faults.hpp"
 
@@ -49,7 +48,7 @@ class OrphanHolds : public Honest {
       const auto at = words.find("(pid ");
       if (failure.status() == PLIANT_PEER_LOST && at != std::string::npos) {
         const int64_t pid = std::strtoll(words.c_str() + at + 5, nullptr, 10);
-        while (is_held(pid)) std::this_thread::yield();
+        wait_while_held(pid);
       }
       throw;
     }
@@ -63,13 +62,14 @@ class OrphanHolds : public Honest {
     std::memcpy(name.sun_path + 1, text.data(), text.size());
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
   }
-  static bool is_held(int64_t pid) {
+  /// A connection that nobody accepts ends with the last holder of the socket.
+  static void wait_while_held(int64_t pid) {
     const int knock = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_un name{};
     const socklen_t length = name_of(pid, name);
-    const bool held = ::connect(knock, reinterpret_cast<sockaddr*>(&name), length) == 0;
+    char nothing = 0;
+    if (::connect(knock, reinterpret_cast<sockaddr*>(&name), length) == 0) ::recv(knock, &nothing, 1, 0);
     ::close(knock);
-    return held;
   }
   const int life_;
 };
