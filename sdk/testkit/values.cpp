@@ -1,9 +1,11 @@
-// Plain arithmetic, written to be obviously right, not fast.
+// Plain arithmetic, written to be obviously right; what is drawn is the most that a run of the kit computes.
 #include "testkit/values.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <sstream>
 
@@ -91,6 +93,40 @@ uint16_t narrowed(long double value, const Format& format) {
   return static_cast<uint16_t>(sign | ((static_cast<uint64_t>(biased) << format.mantissa) + kept));
 }
 
+/// One step of splitmix64 over another word.
+uint64_t mixed(uint64_t state, uint64_t word) {
+  state += word + 0x9e3779b97f4a7c15ULL;
+  state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+  state = (state ^ (state >> 27U)) * 0x94d049bb133111ebULL;
+  return state ^ state >> 31U;
+}
+
+/// Makes each element one of `few`, of which there are kCount, by the numbers drawn(seed, where, first + i) that begin
+/// with this state.
+template <uint64_t kCount, class Bits>
+void fill_as(Elements& made, const Elements& few, uint64_t state, uint64_t first) {
+  std::array<Bits, kCount> values;
+  std::memcpy(values.data(), few.bytes().data(), sizeof(values));
+  unsigned char* const to = made.at(0);
+  for (uint64_t i = 0; i < made.count(); ++i) {
+    std::memcpy(to + i * sizeof(Bits), &values[mixed(state, first + i) % kCount], sizeof(Bits));
+  }
+}
+
+template <uint64_t kCount>
+void fill_with(Elements& made, const Elements& few, uint64_t state, uint64_t first) {
+  switch (size_of(made.dtype())) {
+    case 1:
+      return fill_as<kCount, uint8_t>(made, few, state, first);
+    case 2:
+      return fill_as<kCount, uint16_t>(made, few, state, first);
+    case 4:
+      return fill_as<kCount, uint32_t>(made, few, state, first);
+    default:
+      return fill_as<kCount, uint64_t>(made, few, state, first);
+  }
+}
+
 template <class T>
 T folded(int32_t op, T a, T b) {
   if (op == PLIANT_SUM) return a + b;
@@ -133,14 +169,7 @@ const char* name_of_op(int32_t op) {
 }
 
 uint64_t drawn(uint64_t seed, uint64_t where, uint64_t index) {
-  uint64_t state = 0;
-  for (const uint64_t word : {seed, where, index}) {
-    state += word + 0x9e3779b97f4a7c15ULL;  // splitmix64
-    state = (state ^ (state >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-    state = (state ^ (state >> 27U)) * 0x94d049bb133111ebULL;
-    state ^= state >> 31U;
-  }
-  return state;
+  return mixed(mixed(mixed(0, seed), where), index);
 }
 
 Bytes drawn_bytes(uint64_t seed, uint64_t where, uint64_t count) {
@@ -178,17 +207,24 @@ void Elements::put_integer(uint64_t i, int64_t value) {
 
 Elements drawn_elements(int32_t dtype, uint64_t count, Draw draw, uint64_t seed, uint64_t where, uint64_t first) {
   Elements made(dtype, count);
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t word = drawn(seed, where, first + i);
-    if (draw == Draw::kSmall) {
-      made.put(i, static_cast<long double>(word % (is_sixteen(dtype) ? 15 : 101)));
-    } else if (is_integer(dtype)) {
-      made.put_integer(i, static_cast<int64_t>(word));
-    } else if (draw == Draw::kSixteenth) {
-      const auto steps = static_cast<int64_t>(word % 401) - 200;
-      made.put(i, static_cast<long double>(dtype == PLIANT_F16 ? steps * 10 : steps) / (dtype == PLIANT_F16 ? 16 : 4));
-    } else {
-      made.put(i, static_cast<long double>(static_cast<int64_t>(word)) * 0x1p-57L);  // -64..64, all bits of it
+  const uint64_t state = mixed(mixed(0, seed), where);  // of drawn(seed, where, first + i)
+  if (draw == Draw::kSmall) {
+    Elements few(dtype, is_sixteen(dtype) ? 15 : 101);
+    for (uint64_t v = 0; v < few.count(); ++v) few.put(v, static_cast<long double>(v));
+    is_sixteen(dtype) ? fill_with<15>(made, few, state, first) : fill_with<101>(made, few, state, first);
+  } else if (is_integer(dtype)) {
+    for (uint64_t i = 0; i < count; ++i) made.put_integer(i, static_cast<int64_t>(mixed(state, first + i)));
+  } else if (draw == Draw::kSixteenth) {
+    Elements few(dtype, 401);
+    for (uint64_t v = 0; v < few.count(); ++v) {
+      const int64_t steps = static_cast<int64_t>(v) - 200;
+      few.put(v, static_cast<long double>(dtype == PLIANT_F16 ? steps * 10 : steps) / (dtype == PLIANT_F16 ? 16 : 4));
+    }
+    fill_with<401>(made, few, state, first);
+  } else {
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto word = static_cast<int64_t>(mixed(state, first + i));
+      made.put(i, static_cast<long double>(word) * 0x1p-57L);  // -64..64, all bits of it
     }
   }
   return made;
