@@ -13,7 +13,7 @@ endforeach()
 add_test(NAME "conformance: accelerator-cuda.pliant.so with a software device" COMMAND ${CMAKE_COMMAND} -DPLIANT=$<TARGET_FILE:pliant>
   -DFILE=$<TARGET_FILE:pliant_accelerator_cuda> -DONLY=. -DFAILS= -DWARNS= -DMAY=
   -P ${PROJECT_SOURCE_DIR}/tests/conformance/expect_findings.cmake)
-set_tests_properties("conformance: accelerator-cuda.pliant.so with a software device" PROPERTIES TIMEOUT 300
+set_tests_properties("conformance: accelerator-cuda.pliant.so with a software device" PROPERTIES TIMEOUT 300 COST 70
   ENVIRONMENT "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR};PLIANT_SOFT_CUDA_DEVICES=8")
 add_dependencies(test_conformance soft_cudart soft_nccl)
 pliant_check_generic(cuda "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR}")
