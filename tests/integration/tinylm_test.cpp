@@ -133,7 +133,7 @@ std::set<std::string> states_of(const JobRunner& job) {
 void check_as_whole(const JobRunner& job) {
   static const auto kWhole = [] {
     JobRunner whole;
-    REQUIRE(whole.run(small_job(whole, "", 2)).exit_code == 0);
+    REQUIRE(whole.run(small_job(whole, "", 1)).exit_code == 0);
     REQUIRE(whole.run({"audit", whole.latest().string()}).exit_code == 0);
     return std::pair(states_of(whole), whole.snapshot());
   }();
@@ -144,21 +144,23 @@ void check_as_whole(const JobRunner& job) {
 
 }  // namespace
 
-TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2, 3 and 4 workers") {
+// Each of the processes with libtorch that these jobs start takes a second of a processor before it does anything: no
+// job has more workers than what it shows needs, and each coordinator and each number of workers is met somewhere.
+
+TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2 and 3 workers") {  // and 4: below
   const Curve one = train({"--workers", "1"});
   CHECK(one.losses.back() < 0.9 * one.losses.front());
-  for (const char* workers : {"2", "3", "4"}) {
+  for (const char* workers : {"2", "3"}) {
     CAPTURE(workers);
     check_same(train({"--workers", workers}), one);
   }
 }
 
-// Jobs in shards start some 100 processes with libtorch, each of which takes the better part of a second.
-
 TEST_CASE(
-    "tinylm in shards has the states of tinylm whole, whoever decides, under planned at 1, 2, 3, 4 and, under exact, 5 "
-    "workers") {
-  const std::map<std::string, std::set<int>> chosen{{"planned", {1, 2, 3, 4, 5}}, {"zero3", {2, 5}}, {"eager", {1, 4}}};
+    "tinylm in shards has the states of tinylm whole, whoever decides, at one worker, at several and, under exact, at "
+    "a "
+    "number that does not divide the batch") {
+  const std::map<std::string, std::set<int>> chosen{{"planned", {2, 5}}, {"zero3", {1}}, {"eager", {4}}};
   for (const auto& one : chosen) {
     const std::string& coordinator = one.first;
     for (const int workers : {1, 2, 3, 4, 5}) {
@@ -263,6 +265,7 @@ TEST_CASE("a trace of tinylm in layer order says what it takes at that number of
 
 TEST_CASE("tinylm in layer order has the bits of passes one by one in fast mode, too") {
   for (const int workers : {1, 2, 3}) {
+    if (!is_thorough() && workers == 2) continue;
     CAPTURE(workers);
     std::vector<std::set<std::string>> states;
     for (const char* const order : {"pass", "layer"}) {
@@ -285,7 +288,7 @@ TEST_CASE("tinylm in layer order has the same states when a worker dies where gr
        {"kill:rank=1,step=3,at=scatter", "kill:rank=2,step=2,at=gather", "leave:rank=1,step=3"}) {
     CAPTURE(injection);
     JobRunner job;
-    std::vector<std::string> arguments = small_job(job, "planned", 4);
+    std::vector<std::string> arguments = small_job(job, "planned", 3);
     arguments.insert(arguments.end(),
                      {"--set", "app.order=layer", "--set", "coordinator.budget=400000", "--inject", injection});
     const Ended ended = job.run(arguments);
@@ -406,7 +409,7 @@ TEST_CASE("tinylm as zero3.toml shards it has the states of pliant.toml") {
 TEST_CASE("tinylm in shards on a device whose memory the CPU does not reach is refused, with what to do") {
   const Environment here(std::map<std::string, std::string>{{"LD_LIBRARY_PATH", PLIANT_SOFT_CUDA_DIR}});
   JobRunner job;
-  std::vector<std::string> words = small_job(job, "", 2);
+  std::vector<std::string> words = small_job(job, "", 1);
   words[1] = kSharded;
   words.insert(words.end(), {"--json", "--set", "accelerator.use=\"cuda\""});
   const Ended ended = job.run(words);
@@ -430,19 +433,21 @@ TEST_CASE(
     "planned had learnt, as if it had not ended") {
   struct Way {
     const char* first;  ///< coordinators; none: whole
+    int workers;
     const char* then;
+    int then_workers;
   };
-  for (const Way& way :
-       {Way{"", "planned"}, Way{"planned", ""}, Way{"planned", "planned"}, Way{"", "zero3"}, Way{"eager", ""}}) {
+  for (const Way& way : {Way{"", 1, "planned", 2}, Way{"planned", 2, "", 1}, Way{"planned", 2, "planned", 3},
+                         Way{"", 2, "zero3", 1}, Way{"eager", 1, "", 2}}) {
     CAPTURE(way.first);
     CAPTURE(way.then);
     JobRunner job;
-    std::vector<std::string> first = small_job(job, way.first, 2);
+    std::vector<std::string> first = small_job(job, way.first, way.workers);
     first.insert(first.end(), {"--inject", "kill:agent,step=3"});
     REQUIRE(job.run(first).exit_code == 128 + SIGKILL);
     while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
     }
-    std::vector<std::string> second = small_job(job, way.then, 3);
+    std::vector<std::string> second = small_job(job, way.then, way.then_workers);
     second.insert(second.end(), {"--resume", "--json"});
     const Ended ended = job.run(second);
     INFO(ended.err);
@@ -480,7 +485,7 @@ TEST_CASE("tinylm in shards writes its weights by name, and another job begins f
   CHECK(bytes_of(file(2)).size() == after_four.size());
   CHECK(bytes_of(file(2)) != after_four);
   // Of a step that is lost as a worker dies there is nothing to write.
-  std::vector<std::string> dies = arguments("3", {"run.max_steps=4", "app.export_every=1", "run.snapshot_every=1"});
+  std::vector<std::string> dies = arguments("2", {"run.max_steps=4", "app.export_every=1", "run.snapshot_every=1"});
   dies.insert(dies.end(), {"--show-logs", "--inject", "kill:rank=1,step=2,at=vote"});
   ended = job.run(dies);
   INFO(ended.err);
@@ -493,26 +498,28 @@ TEST_CASE("tinylm in shards writes its weights by name, and another job begins f
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(bytes_of(file(1)) == after_four);
-  ended = job.run(arguments("2", {"app.first_weights=\"" + file(4).string() + "\"", "app.vocab=400"}));
+  ended = job.run(arguments("1", {"app.first_weights=\"" + file(4).string() + "\"", "app.vocab=400"}));
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "the model has f32["));
 }
 
 TEST_CASE("tinylm's loss curve is that of an undisturbed run after workers were killed") {
-  const Curve undisturbed = train({"--workers", "4"});
+  const Curve undisturbed = train({"--workers", "1"});
   check_same(train({"--workers", "4", "--inject", "kill:rank=2,step=3", "--inject", "kill:rank=0,step=6,at=commit"}),
              undisturbed);
 }
 
 TEST_CASE("tinylm under adam_sde and a schedule has the same loss curve whoever dies") {
-  std::vector<std::string> rule{"--workers", "4"};
+  std::vector<std::string> rule;
   for (const char* key :
        {"lr.use=adam_sde", "lr.schedule=[\"warmup\", \"cosine\"]", "lr.then=[\"smooth\", \"timescale\"]",
         "lr.warmup.steps=4", "lr.smooth.over=3", "app.warmup_steps=0"}) {
     rule.insert(rule.end(), {"--set", key});
   }
+  rule.insert(rule.end(), {"--workers", "1"});
   const Curve undisturbed = train(rule);
   CHECK(undisturbed.losses.back() < undisturbed.losses.front());
+  rule.back() = "4";
   rule.insert(rule.end(), {"--inject", "kill:rank=1,step=5"});
   check_same(train(rule), undisturbed);
 }
@@ -530,7 +537,7 @@ TEST_CASE("under exact tinylm has the same loss curve at 1, 3 and 5 workers, whi
   };
   const Curve one = at("1");
   check_same(at("3"), one);
-  check_same(at("5"), one);
+  if (is_thorough()) check_same(at("5"), one);
   check_same(at("5", {"--inject", "kill:rank=4,step=3", "--set", "run.on_loss=shrink"}), one);
 }
 

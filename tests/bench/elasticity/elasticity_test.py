@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import elasticity  # noqa: E402
 
+THOROUGH = "PLIANT_THOROUGH_TESTS" in os.environ  # each worker of tinylm takes a second before it does anything
 HAS_TINYLM = pathlib.Path(BUILD, "bench/bare_tinylm").exists()
 SMALL = ["app.dim=32", "app.layers=1", "app.heads=2", "app.warmup_steps=2"]
 
@@ -107,14 +108,14 @@ class Runs(unittest.TestCase):
             self.assertGreater(row["seconds_lost"]["median"], 0)
             self.assertGreater(row["usual_step_s"]["median"], 0)
 
-    @unittest.skipUnless(HAS_TINYLM, "no libtorch")
+    @unittest.skipUnless(HAS_TINYLM and THOROUGH, "no libtorch, or not thorough")
     def test_sharded_jobs_stand_beside_replicated_ones(self):
         found = self.document("--sharded", "--rounds", 1, "--steps", 3, "--workers", 2, *self.sets)
         self.assertEqual([(row["workers"], row["deterministic"]) for row in found["sharded"]], [(2, False), (2, True)])
         for row in found["sharded"]:
             self.assertAlmostEqual(row["zero3_to_replicated"]["median"], row["zero3"]["median"] / row["replicated"]["median"])
 
-    @unittest.skipUnless(HAS_TINYLM, "no libtorch")
+    @unittest.skipUnless(HAS_TINYLM and THOROUGH, "no libtorch, or not thorough")
     def test_memory_of_a_worker_is_seen_while_it_runs_and_in_its_books(self):
         self.folder.joinpath("jobs").mkdir()
         large, elasticity.LARGE = elasticity.LARGE, []  # the sets of this test make it small
