@@ -674,7 +674,7 @@ TEST_CASE("every function of the C header is played") {
 
 TEST_CASE("calls of the C header in any order with any arguments are answered or refused, and each is answered once") {
   const uint64_t first = rounds("PLIANT_FUZZ_FIRST", 0);
-  const uint64_t count = rounds("PLIANT_FUZZ_ROUNDS", 3000) / 10;
+  const uint64_t count = rounds("PLIANT_FUZZ_ROUNDS", 1000) / 10;
   std::set<std::string> answered;
   for (uint64_t round = first; round < first + count; ++round) {
     INFO("round " << round);
@@ -699,7 +699,7 @@ TEST_CASE("calls of the C header in any order with any arguments are answered or
 }
 
 TEST_CASE("every function of the C header is answered where its arguments are right, whatever the seed") {
-  for (const uint64_t seed : {0, 300, 2700}) {
+  for (const uint64_t seed : {0, 2700}) {
     for (const auto& call : calls()) {
       if (!can_be_answered(call.first)) continue;
       CAPTURE(call.first);

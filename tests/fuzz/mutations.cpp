@@ -69,7 +69,7 @@ class Mutator {
 void fuzz(const std::vector<std::string>& seeds, const std::vector<std::string>& words,
           const std::function<void(std::string_view)>& take) {
   const int64_t first = number_from("PLIANT_FUZZ_FIRST", 0);
-  const int64_t rounds = number_from("PLIANT_FUZZ_ROUNDS", 3000);
+  const int64_t rounds = number_from("PLIANT_FUZZ_ROUNDS", 1000);
   for (int64_t round = first; round < first + rounds; ++round) {
     const std::string text = Mutator(seeds, words, static_cast<uint64_t>(round)).input();
     INFO("PLIANT_FUZZ_FIRST=" << round << " PLIANT_FUZZ_ROUNDS=1 plays this round again");

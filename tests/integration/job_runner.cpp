@@ -200,7 +200,7 @@ bool JobRunner::wait_until(pid_t pid, const std::function<bool()>& condition) {
     siginfo_t ended{};
     if (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT | WNOHANG) == 0 && ended.si_pid == pid)
       return condition();
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // polls a file; no order of events depends on it
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // polls a file; no order of events depends on it
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "sampler_plugin.hpp"
+#include "thorough.hpp"
 
 namespace bad_input_test {
 
@@ -17,12 +18,8 @@ namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
-/// All combinations of options, or, where they would take minutes, those in which every pair of two options comes up.
-#ifdef __OPTIMIZE__
-constexpr bool kAllCombinations = true;
-#else
-constexpr bool kAllCombinations = false;
-#endif
+/// All combinations of options, or those in which every pair of two options comes up.
+const bool kAllCombinations = is_thorough();
 
 /// Every sampler with options that it takes.
 const std::map<std::string, OptionMap> kSamplers{
