@@ -1,5 +1,6 @@
 // Gathers: of what a visit needs, and of what later visits of the trace need.
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "schedule.hpp"
@@ -70,7 +71,7 @@ void Schedule::make_room(Numbers used, uint64_t elements, sdk::Actions& actions)
   };
   std::vector<Candidate> candidates;
   const bool known = mode_ == Mode::kComplete;
-  if (known && !reuse_.ready()) reuse_.build(layout_, trace_, model_.parameters, ReuseTable::Reach::kUsed);
+  if (known && !reuse_.ready()) reuse_.build(*layout_, trace_, model_->parameters, ReuseTable::Reach::kUsed);
   for (uint32_t parameter = 0; parameter < parameters_.size(); ++parameter) {
     if (!parameters_.whole(parameter) || parameters_.used(parameter) || parameters_.elements(parameter) == 0 ||
         stays(parameter) || std::binary_search(used.begin(), used.end(), parameter)) {
@@ -87,6 +88,29 @@ void Schedule::make_room(Numbers used, uint64_t elements, sdk::Actions& actions)
   }
 }
 
+void Schedule::wait_for(const ModuleUse& use, sdk::Actions& actions) {
+  sdk::Actions::Burst burst = actions.burst(2 * use.numbers.size());
+  for (const Slice& slice : use.slices) {
+    ParameterBits& word = parameters_.words()[slice.word];
+    const uint64_t away = slice.bits & ~word.whole;
+    const uint64_t up_to_away = away ^ (away - 1);  // all where none is away
+    const uint64_t waiting = slice.bits & word.registered & up_to_away;
+    parameters_.leave_register(word, slice.word, waiting, [&](uint32_t parameter) {
+      burst.bound_waits(kUnfinishedWaits);
+      burst.wait(parameter);
+    });
+    if (away != 0) refuse_empty(slice.word * 64 + static_cast<uint32_t>(std::countr_zero(away)));
+  }
+}
+
+/// One parameter after the other: some are away, or other modules use some.
+void Schedule::begin_use(const sdk::Visit& visit, const ModuleUse& use, sdk::Actions& actions) {
+  if (!parameters_.all_whole(use)) gather_missing(use.numbers, actions);
+  parameters_.add_user(use, visit.module);
+  if (visit.recompute && options_.head && !backward_.empty()) attribute_recomputed(use.numbers);
+  wait_for(use, actions);
+}
+
 /// Frozen ones of a module that is recomputed leave with the module whose backward asked for that.
 void Schedule::attribute_recomputed(Numbers used) {
   const uint32_t owner = backward_.back();
@@ -98,34 +122,20 @@ void Schedule::attribute_recomputed(Numbers used) {
   }
 }
 
-void Schedule::take_off_queue(Numbers used) {
-  size_t next = queue_head_;
-  for (const uint32_t parameter : used) {
-    if (parameters_.fetched_for(parameter) >= step_) continue;
-    if (next == queue_.size() || queue_[next].parameter != parameter) return take_off_queue_slowly(used);
-    ++next;
-  }
-  for (; queue_head_ < next; ++queue_head_) {
-    const Use& use = queue_[queue_head_];
-    parameters_.fetch_for(use.parameter, use.step);
-  }
-}
-
 /// As many different parameters leave the queue as the visit has that were not fetched for it yet. They must be these.
 void Schedule::take_off_queue_slowly(Numbers used) {
   const uint32_t wanted = parameters_.new_stamp();
   const uint32_t taken = parameters_.new_stamp();
   size_t wanted_count = 0;
   for (const uint32_t parameter : used) {
-    if (parameters_.fetched_for(parameter) >= step_) continue;
+    if (queue_.taken_for(parameter) >= step_) continue;
     parameters_.set_stamp(parameter, wanted);
     ++wanted_count;
   }
   size_t taken_count = 0;
   bool others = false;
-  for (; queue_head_ < queue_.size() && taken_count < wanted_count; ++queue_head_) {
-    const Use& use = queue_[queue_head_];
-    parameters_.fetch_for(use.parameter, use.step);
+  for (; !queue_.at_end() && taken_count < wanted_count; queue_.take()) {
+    const FetchQueue::Use& use = queue_.next();
     const uint32_t stamp = parameters_.stamp(use.parameter);
     if (stamp == taken) continue;
     others = others || stamp != wanted;
@@ -138,51 +148,13 @@ void Schedule::take_off_queue_slowly(Numbers used) {
   }
 }
 
-void Schedule::prefetch(sdk::Actions& actions) {
-  const int64_t room = std::min(options_.max_live - live_, options_.prefetch_bucket);
-  if (queue_head_ == queue_.size() || room <= 0) return;
-  const bool by_visit = !swapping_.on() && queue_version_ == layout_.version();
-  empty_.clear();  // a call that failed may have left some
-  Ahead ahead{actions.new_group(), parameters_.new_gather(), room};
-  const size_t from = queue_head_;
-  bool goes_on = true;
-  while (goes_on && queue_head_ < queue_.size() && ahead.elements < room) {
-    goes_on = (by_visit && prefetch_visit(ahead, actions)) || prefetch_one_by_one(ahead, actions);
-  }
-  live_ += ahead.elements;
-  if (!empty_.empty()) gather_empty(ahead, actions);
-  if (ahead.twice != PLIANT_NO_PARAMETER) refuse_second_gather(ahead.twice);
-  if (swapping_.on() && !options_.strict) {
-    for (size_t i = from; i < queue_head_; ++i) free_shard_of_persistent(queue_[i].parameter, ahead.number);
-  }
-}
-
-/// The visit that comes next, where each of its parameters would be gathered, or none.
-bool Schedule::prefetch_visit(Ahead& ahead, sdk::Actions& actions) {
-  const uint32_t step = queue_[queue_head_].step;
-  if (queue_head_ > 0 && queue_[queue_head_ - 1].step == step) return false;  // it has begun
-  const ModuleUse& visit = layout_.use(trace_[step]);
-  if (fits(visit, ahead.room - ahead.elements) && parameters_.gather_all(visit, ahead.number, step)) {
-    sdk::Actions::Burst burst = actions.burst(visit.numbers.size());
-    for (const uint32_t parameter : visit.numbers) burst.gather(parameter, ahead.group, true);
-    ahead.elements += static_cast<int64_t>(visit.elements);
-  } else if (parameters_.all_whole(visit)) {
-    for (const uint32_t parameter : visit.numbers) parameters_.fetch_for(parameter, step);
-  } else {
-    return false;
-  }
-  queue_head_ += visit.numbers.size();
-  return true;
-}
-
 /// Up to the end of the visit that comes next; false where nothing more may be fetched.
 bool Schedule::prefetch_one_by_one(Ahead& ahead, sdk::Actions& actions) {
   const bool strict = options_.strict;
   const bool empty_alone = !options_.head || strict;
-  const uint32_t step = queue_[queue_head_].step;
-  for (; queue_head_ < queue_.size() && queue_[queue_head_].step == step && ahead.elements < ahead.room;
-       ++queue_head_) {
-    const uint32_t parameter = queue_[queue_head_].parameter;
+  const uint32_t step = queue_.next().step;
+  for (; !queue_.at_end() && queue_.next().step == step && ahead.elements < ahead.room; queue_.take()) {
+    const uint32_t parameter = queue_.next().parameter;
     const bool away = !parameters_.whole(parameter);
     if (swapping_.away(parameter) && (away || !strict)) return false;
     if (away) {
@@ -195,7 +167,6 @@ bool Schedule::prefetch_one_by_one(Ahead& ahead, sdk::Actions& actions) {
         empty_.push_back(parameter);
       }
     }
-    parameters_.fetch_for(parameter, step);
   }
   return true;
 }
@@ -213,12 +184,6 @@ void Schedule::gather_empty(Ahead& ahead, sdk::Actions& actions) {
   empty_.clear();
 }
 
-/// All that the visit uses would be fetched ahead, one by one, where there is room for so many elements.
-bool Schedule::fits(const ModuleUse& visit, int64_t room) const {
-  const auto before_last = static_cast<int64_t>(visit.elements - visit.elements_of_last);
-  return !visit.has_empty && (options_.strict ? static_cast<int64_t>(visit.elements) <= room : before_last < room);
-}
-
 /// Shards of the parameters that come after those on their way: while no more than twice their elements were looked at,
 /// and no more than there are free buffers. Unless strict, also those of parameters that are whole.
 void Schedule::load_ahead(sdk::Actions& actions) {
@@ -228,8 +193,8 @@ void Schedule::load_ahead(sdk::Actions& actions) {
             [&](uint32_t parameter) { on_their_way += parameters_.elements(parameter); });
   }
   uint64_t considered = 0;
-  for (size_t i = queue_head_; i < queue_.size(); ++i) {
-    const uint32_t parameter = queue_[i].parameter;
+  for (size_t i = queue_.taken(); i < queue_.size(); ++i) {
+    const uint32_t parameter = queue_.at(i).parameter;
     if (considered > 2 * on_their_way || !swapping_.has_room()) return;
     const bool wanted = !options_.strict || !parameters_.whole(parameter);
     if (wanted && swapping_.away(parameter)) swapping_.load(parameter, actions);

@@ -28,6 +28,20 @@ size_t numbers_needed(const std::vector<sdk::Module>& modules) {
   return size_t{most} + 1;
 }
 
+/// What `write` adds for each of `numbers`.
+template <class Write>
+std::vector<pliant_action> answer_of(const std::vector<uint32_t>& numbers, Write&& write) {
+  std::vector<pliant_action> made(2 * numbers.size());
+  pliant_action_list list{sizeof(pliant_action_list), 0, made.size(), 0, made.data()};
+  {
+    sdk::Actions to(list);
+    for (const uint32_t number : numbers) write(number, to);
+  }
+  made.resize(static_cast<size_t>(list.count));
+  made.shrink_to_fit();
+  return made;
+}
+
 void check_tree(const std::vector<sdk::Module>& modules) {
   std::vector<bool> has_parent(modules.size());
   for (const sdk::Module& module : modules) {
@@ -115,15 +129,23 @@ ModuleUse Layout::use_of(std::vector<uint32_t> numbers) const {
     made.has_empty = made.has_empty || elements_[number] == 0;
   }
   made.numbers = std::move(numbers);
+  made.gathers =
+      answer_of(made.numbers, [](uint32_t number, sdk::Actions& to) { to.gather(number, kFirstGroup, true); });
+  made.waits = answer_of(made.numbers, [](uint32_t number, sdk::Actions& to) {
+    to.bound_waits(kUnfinishedWaits);
+    to.wait(number);
+  });
+  made.releases = answer_of(made.numbers, [](uint32_t number, sdk::Actions& to) { to.release(number); });
   return made;
 }
 
-std::vector<uint32_t> Layout::used_by_several() const {
-  std::vector<uint32_t> users(elements_.size());
-  std::vector<uint32_t> found;
-  for (const ModuleUse& use : uses_) {
-    for (const uint32_t number : use.numbers) {
-      if (++users[number] == 2) found.push_back(number);
+std::vector<uint32_t> Layout::listers() const {
+  std::vector<uint32_t> found(elements_.size(), kSeveral);
+  std::vector<bool> known(elements_.size());
+  for (uint32_t module = 0; module < uses_.size(); ++module) {
+    for (const uint32_t number : uses_[module].numbers) {
+      found[number] = known[number] ? kSeveral : module;
+      known[number] = true;
     }
   }
   return found;

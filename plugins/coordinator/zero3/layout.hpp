@@ -19,6 +19,14 @@ struct PersistenceRule {
   int64_t model = -1;
 };
 
+/// In place of the only module that lists a parameter.
+inline constexpr uint32_t kSeveral = UINT32_MAX;
+
+/// Waits of earlier visits that may be unfinished when another one is enqueued.
+inline constexpr uint64_t kUnfinishedWaits = 2;
+/// The number of the first group of an answer.
+inline constexpr uint32_t kFirstGroup = 1;
+
 /// Some parameters of 64 neighbours: a bit each.
 struct Slice {
   uint32_t word = 0;  ///< numbers from 64 * word on
@@ -32,6 +40,10 @@ struct ModuleUse {
   uint64_t elements = 0;
   uint64_t elements_of_last = 0;
   bool has_empty = false;  ///< one has no elements
+  // Actions for all of them, as an answer has them.
+  std::vector<pliant_action> gathers;  ///< ahead, as the first group
+  std::vector<pliant_action> waits;    ///< each behind its bound
+  std::vector<pliant_action> releases;
 };
 
 class Layout {
@@ -48,10 +60,12 @@ class Layout {
   [[nodiscard]] bool is_leaf(uint32_t module) const { return modules_[module].leaf; }
   [[nodiscard]] bool has_leaves() const { return has_leaves_; }
   [[nodiscard]] const ModuleUse& use(uint32_t module) const { return uses_[module]; }
+  /// By module. They stay where they are until parameters change.
+  [[nodiscard]] const ModuleUse* uses() const { return uses_.data(); }
   /// What a visit of the module gathers: ascending, each once.
   [[nodiscard]] const std::vector<uint32_t>& used(uint32_t module) const { return uses_[module].numbers; }
-  /// Parameters that visits of more than one module gather.
-  [[nodiscard]] std::vector<uint32_t> used_by_several() const;
+  /// By parameter: the only module whose visits gather it; kSeveral, also where there is none.
+  [[nodiscard]] std::vector<uint32_t> listers() const;
   /// Own parameters, with `deep` those of all modules below it, then external ones, in the order of the tables. One
   /// that is own and external stands there twice.
   [[nodiscard]] std::vector<uint32_t> listed(uint32_t module, bool deep) const;

@@ -6,7 +6,6 @@ namespace pliant::coordinator::zero3 {
 Parameters::Parameters(const std::vector<sdk::Parameter>& given)
     : words_((given.size() + 63) / 64),
       gather_(given.size()),
-      fetched_for_(given.size(), kNever),
       user_(given.size()),
       stamps_(given.size()),
       more_users_(given.size()) {
@@ -19,9 +18,13 @@ Parameters::Parameters(const std::vector<sdk::Parameter>& given)
   }
 }
 
-void Parameters::set_listed_by_several(std::span<const uint32_t> parameters) {
+void Parameters::set_listers(std::span<const uint32_t> modules) {
   for (ParameterBits& word : words_) word.exclusive = ~word.used;
-  for (const uint32_t parameter : parameters) words_[parameter / 64].exclusive &= ~bit(parameter);
+  for (uint32_t parameter = 0; parameter < size(); ++parameter) {
+    ParameterBits& word = words_[parameter / 64];
+    if (modules[parameter] == kSeveral) word.exclusive &= ~bit(parameter);
+    if ((word.exclusive & bit(parameter)) != 0) user_[parameter] = modules[parameter];
+  }
 }
 
 void Parameters::add_one_more(uint32_t parameter, uint32_t module) {
@@ -42,10 +45,7 @@ void Parameters::remove_one_of_several(uint32_t parameter, uint32_t module) {
 }
 
 bool Parameters::same_state(const Parameters& other) const {
-  if (registered_ != 0 || other.registered_ != 0 || fetched_for_ != other.fetched_for_ ||
-      more_users_ != other.more_users_) {
-    return false;
-  }
+  if (registered_ != 0 || other.registered_ != 0 || more_users_ != other.more_users_) return false;
   for (uint32_t number = 0; number < words_.size(); ++number) {
     const ParameterBits& a = words_[number];
     const ParameterBits& b = other.words_[number];

@@ -14,9 +14,6 @@
 
 namespace pliant::coordinator::zero3 {
 
-/// The step that a parameter was last fetched for, where it was not in this pass.
-inline constexpr int32_t kNever = -1;
-
 /// 64 neighbours, a bit each. A line of the cache.
 struct alignas(64) ParameterBits {
   uint64_t whole = 0;       ///< on its way, or arrived
@@ -24,14 +21,14 @@ struct alignas(64) ParameterBits {
   uint64_t registered = 0;  ///< in the list of those on their way, from its gather to its own wait
   uint64_t used = 0;        ///< by an entered module
   uint64_t shared = 0;      ///< by more than one
-  uint64_t exclusive = 0;   ///< no other module may be its user than the one that lists it
+  uint64_t exclusive = 0;   ///< no other module may be its user than the one that lists it, which user_ says
   uint64_t persistent = 0;
   uint64_t external = 0;
 };
 
 /// see(number) for those of a word whose bit is set, ascending.
 template <class See>
-void each_of(uint32_t word, uint64_t bits, See&& see) {
+[[gnu::always_inline]] inline void each_of(uint32_t word, uint64_t bits, See&& see) {
   for (; bits != 0; bits &= bits - 1) see(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
 }
 
@@ -53,14 +50,8 @@ class Parameters {
   [[nodiscard]] bool external(uint32_t parameter) const { return has(parameter, &ParameterBits::external); }
   [[nodiscard]] bool frozen(uint32_t parameter) const { return frozen_[parameter]; }
   void make_persistent(uint32_t parameter) { words_[parameter / 64].persistent |= bit(parameter); }
-  /// Several modules list these, and one each of the others; some of all may be used right now.
-  void set_listed_by_several(std::span<const uint32_t> parameters);
-
-  /// The step that it was last fetched for, or kNever. A pass has fewer than 2^31 of them.
-  [[nodiscard]] int32_t fetched_for(uint32_t parameter) const { return fetched_for_[parameter]; }
-  /// Steps rise while a pass lasts.
-  void fetch_for(uint32_t parameter, uint32_t step) { fetched_for_[parameter] = static_cast<int32_t>(step); }
-  void forget_fetches() { std::fill(fetched_for_.begin(), fetched_for_.end(), kNever); }
+  /// Layout::listers(). Some may be used right now.
+  void set_listers(std::span<const uint32_t> modules);
 
   // Collectives. The first wait for one of a collective makes all of it available, waited for or not.
   [[nodiscard]] uint32_t new_gather() {
@@ -78,22 +69,66 @@ class Parameters {
     ++registered_;
     return true;
   }
-  /// All of them for the visit `step`, if they are away, and none is registered; else none.
-  [[nodiscard]] bool gather_all(const ModuleUse& use, uint32_t number, uint32_t step) {
+  /// How all parameters of a module stand.
+  enum class Standing { kHere, kComing, kAway, kMixed };
+  /// For a visit that enters: kHere and kComing, not yet waited for, only where no other module may be a user.
+  [[nodiscard]] Standing standing(const ModuleUse& use) const {
+    uint64_t odd = 0;
+    uint64_t coming = 0;
+    uint64_t here = 0;
     for (const Slice& slice : use.slices) {
       const ParameterBits& word = words_[slice.word];
-      if (((word.whole | word.registered) & slice.bits) != 0) return false;
+      odd |= slice.bits & ~(word.whole & word.exclusive);
+      coming |= slice.bits & word.registered;
+      here |= slice.bits & ~word.registered;
     }
+    if (odd != 0 || (coming != 0 && here != 0)) return Standing::kMixed;
+    return coming != 0 ? Standing::kComing : Standing::kHere;
+  }
+  /// For a visit that is to come: kAway where none is whole or registered.
+  [[nodiscard]] Standing standing_ahead(const ModuleUse& use) const {
+    uint64_t away = 0;
+    uint64_t near = 0;
+    for (const Slice& slice : use.slices) {
+      const ParameterBits& word = words_[slice.word];
+      away |= slice.bits & ~word.whole;
+      near |= slice.bits & (word.whole | word.registered);
+    }
+    return away == 0 ? Standing::kHere : near == 0 ? Standing::kAway : Standing::kMixed;
+  }
+  /// All of them, which are kAway.
+  void gather_all(const ModuleUse& use, uint32_t number) {
     for (const Slice& slice : use.slices) {
       words_[slice.word].whole |= slice.bits;
       words_[slice.word].registered |= slice.bits;
     }
-    for (const uint32_t parameter : use.numbers) {
-      gather_[parameter] = number;
-      fetch_for(parameter, step);
-    }
+    uint32_t* const gather = gather_.data();
+    for (const uint32_t parameter : use.numbers) gather[parameter] = number;
     registered_ += use.numbers.size();
-    return true;
+  }
+  /// All of them, which are kComing, arrive.
+  void arrive_all(const ModuleUse& use) {
+    uint8_t* const has_come = has_come_.data();
+    const uint32_t* const gather = gather_.data();
+    const uint32_t* const end = use.numbers.data() + use.numbers.size();
+    for (const uint32_t* at = use.numbers.data(); at != end; ++at) has_come[gather[*at]] = 1;
+    registered_ -= use.numbers.size();
+    for (const Slice& slice : use.slices) {
+      words_[slice.word].arrived |= slice.bits;
+      words_[slice.word].registered &= ~slice.bits;
+    }
+  }
+  /// The module that lists them, and no other may use, begins to.
+  void use_all(const ModuleUse& use) {
+    for (const Slice& slice : use.slices) words_[slice.word].used |= slice.bits;
+  }
+  /// It ends, and with `release` none is whole any more.
+  void end_all(const ModuleUse& use, bool release) {
+    for (const Slice& slice : use.slices) {
+      ParameterBits& word = words_[slice.word];
+      word.used &= ~slice.bits;
+      if (release) this->release(word, slice.bits);
+    }
   }
   [[nodiscard]] bool all_whole(const ModuleUse& use) const {
     for (const Slice& slice : use.slices) {
@@ -139,20 +174,14 @@ class Parameters {
   }
 
   // Entered modules that use a parameter: a set, so a module that is entered twice counts once.
-  /// Returns how many of them were not fetched for `step` yet.
-  size_t add_user(const ModuleUse& use, uint32_t module, int64_t step) {
-    uint64_t had_users = 0;
-    for (const Slice& slice : use.slices) had_users |= slice.bits & words_[slice.word].used;
-    const auto now = static_cast<int32_t>(step);
-    size_t not_fetched = 0;
-    for (const uint32_t parameter : use.numbers) not_fetched += fetched_for_[parameter] < now ? 1 : 0;
-    if (had_users != 0) {
-      for (const uint32_t parameter : use.numbers) add_user(parameter, module);
-      return not_fetched;
+  /// Of all that the module lists.
+  void add_user(const ModuleUse& use, uint32_t module) {
+    for (const Slice& slice : use.slices) {
+      ParameterBits& word = words_[slice.word];
+      const uint64_t maybe_others = slice.bits & ~word.exclusive;
+      word.used |= slice.bits & word.exclusive;
+      each_of(slice.word, maybe_others, [=, this](uint32_t parameter) { add_user(parameter, module); });
     }
-    for (const uint32_t parameter : use.numbers) user_[parameter] = module;
-    for (const Slice& slice : use.slices) words_[slice.word].used |= slice.bits;
-    return not_fetched;
   }
   /// One that does not list the parameter, too.
   void add_other_user(uint32_t parameter, uint32_t module) {
@@ -207,12 +236,11 @@ class Parameters {
   void remove_one_of_several(uint32_t parameter, uint32_t module);
 
   std::vector<ParameterBits> words_;
-  std::vector<uint32_t> gather_;      ///< by parameter: the number of its collective, while it is on its way
-  std::vector<int32_t> fetched_for_;  ///< by parameter
-  std::vector<uint32_t> user_;        ///< by parameter: one of them, while it is used
-  std::vector<uint64_t> elements_;    ///< by parameter
-  std::vector<uint32_t> stamps_;      ///< by parameter
-  std::vector<bool> frozen_;          ///< by parameter
+  std::vector<uint32_t> gather_;    ///< by parameter: the number of its collective, while it is on its way
+  std::vector<uint32_t> user_;      ///< by parameter: one of them, while it is used
+  std::vector<uint64_t> elements_;  ///< by parameter
+  std::vector<uint32_t> stamps_;    ///< by parameter
+  std::vector<bool> frozen_;        ///< by parameter
   std::vector<std::vector<uint32_t>> more_users_;
   std::vector<uint8_t> has_come_;  ///< by number of the collective: 1 = one of it was waited for
   uint64_t registered_ = 0;

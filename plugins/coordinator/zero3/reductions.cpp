@@ -17,15 +17,15 @@ void Reductions::add(std::span<const uint32_t> complete, sdk::Actions& actions) 
     if (fresh == 0) break;
     sdk::require(parameter < collected_.size(),
                  [&] { return "the model has no parameter " + std::to_string(parameter); });
-    if (collected_[parameter]) continue;
+    if (collected_[parameter] != 0) continue;
     --fresh;
     if (!bucket_.empty() && elements_[parameter] > limit_ - bucket_elements_) leave(actions);
-    collected_[parameter] = true;
+    collected_[parameter] = 1;
     bucket_.push_back(parameter);
     bucket_elements_ += elements_[parameter];
     if (bucket_elements_ >= limit_) leave(actions);
   }
-  for (const uint32_t parameter : left_) collected_[parameter] = false;  // not sooner: `complete` has them still
+  for (const uint32_t parameter : left_) collected_[parameter] = 0;  // not sooner: `complete` has them still
   left_.clear();
 }
 
@@ -45,8 +45,8 @@ void Reductions::flush(sdk::Actions& actions) {
 }
 
 void Reductions::forget() {
-  for (const uint32_t parameter : bucket_) collected_[parameter] = false;
-  for (const uint32_t parameter : left_) collected_[parameter] = false;
+  for (const uint32_t parameter : bucket_) collected_[parameter] = 0;
+  for (const uint32_t parameter : left_) collected_[parameter] = 0;
   left_.clear();
   bucket_.clear();
   bucket_elements_ = 0;

@@ -28,9 +28,9 @@ class Reductions {
   void leave(sdk::Actions& actions);
 
   std::vector<uint64_t> elements_;
-  std::vector<bool> collected_;   ///< those of bucket_ and of left_
-  std::vector<uint32_t> bucket_;  ///< in the order in which they became complete
-  std::vector<uint32_t> left_;    ///< reduced in this call
+  std::vector<uint8_t> collected_;  ///< those of bucket_ and of left_
+  std::vector<uint32_t> bucket_;    ///< in the order in which they became complete
+  std::vector<uint32_t> left_;      ///< reduced in this call
   uint64_t bucket_elements_ = 0;
   uint64_t limit_ = 0;
 };

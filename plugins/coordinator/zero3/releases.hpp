@@ -14,6 +14,7 @@ struct Decision {
   uint64_t key = 0;
   uint32_t version = 0;            ///< of the layout that `released` is for
   uint32_t next = 0;               ///< the decision that followed this one last time
+  uint64_t used_again = 0;         ///< strict: no visit before this one but the next uses what the module uses
   std::vector<uint32_t> members;   ///< parameters to release, ascending
   std::vector<uint64_t> released;  ///< for each slice of what the module uses: those that are members
 };

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "fetch_queue.hpp"
 #include "layout.hpp"
 #include "parameters.hpp"
 #include "releases.hpp"
@@ -41,17 +43,12 @@ class Schedule {
   [[nodiscard]] size_t parameter_count() const { return parameters_.size(); }
   [[nodiscard]] bool complete() const { return mode_ == Mode::kComplete; }
   /// True at the start of a pass that follows a complete trace.
-  [[nodiscard]] bool at_start() const { return mode_ == Mode::kComplete && step_ == 0 && queue_head_ == 0; }
+  [[nodiscard]] bool at_start() const { return mode_ == Mode::kComplete && step_ == 0 && queue_.taken() == 0; }
   /// True when the same calls get the same answers from both, which follow the same trace of one model.
   [[nodiscard]] bool same_state(const Schedule& other) const;
 
  private:
   enum class Mode { kRecording, kComplete, kInvalid };
-  /// A parameter that visit number `step` of the trace uses.
-  struct Use {
-    uint32_t parameter;
-    uint32_t step;
-  };
   struct Entered {
     uint32_t depth = 0;                ///< how often it is entered
     bool backward = false;             ///< it is in backward_
@@ -69,10 +66,8 @@ class Schedule {
   using Numbers = std::span<const uint32_t>;
 
   // trace.cpp: what is learnt, and when it is thrown away.
-  void check_order(uint32_t module, sdk::Actions& actions);
   void reset(sdk::Actions& actions);
   void invalidate(sdk::Actions& actions);
-  void list_uses();
   void clean_up(sdk::Actions& actions);
   void release_unfinished(sdk::Actions& actions);
   void release_all_in_model_order(sdk::Actions& actions);
@@ -82,26 +77,29 @@ class Schedule {
   void gather(Numbers parameters, sdk::Actions& actions);
   void gather_missing(Numbers used, sdk::Actions& actions);
   void make_room(Numbers used, uint64_t elements, sdk::Actions& actions);
-  [[gnu::always_inline]] inline void wait_for(const ModuleUse& use, sdk::Actions& actions);
+  void wait_for(const ModuleUse& use, sdk::Actions& actions);
   void attribute_recomputed(Numbers used);
-  void take_off_queue(Numbers used);
+  [[gnu::always_inline]] inline void take_off_queue(const ModuleUse& use);
   void take_off_queue_slowly(Numbers used);
-  void prefetch(sdk::Actions& actions);
-  [[nodiscard]] bool prefetch_visit(Ahead& ahead, sdk::Actions& actions);
+  [[gnu::always_inline]] inline void prefetch(sdk::Actions& actions);
+  [[nodiscard]] [[gnu::always_inline]] inline bool prefetch_visit(Ahead& ahead, sdk::Actions& actions);
   [[nodiscard]] bool prefetch_one_by_one(Ahead& ahead, sdk::Actions& actions);
   void gather_ahead(uint32_t parameter, Ahead& ahead, sdk::Actions& actions);
   void gather_empty(Ahead& ahead, sdk::Actions& actions);
-  [[nodiscard]] bool fits(const ModuleUse& visit, int64_t room) const;
+  [[nodiscard]] [[gnu::always_inline]] inline bool fits(const ModuleUse& visit, int64_t room) const;
   [[noreturn]] static void refuse_second_gather(uint32_t parameter);
   [[noreturn]] static void refuse_empty(uint32_t parameter);
   void load_ahead(sdk::Actions& actions);
   void free_shard_of_persistent(uint32_t parameter, uint32_t gather);
 
   // What a visit releases.
-  Decision& decide(uint32_t module, const ModuleUse& use);
-  [[gnu::always_inline]] inline void release_used(const ModuleUse& use, const Decision* decision,
-                                                  sdk::Actions& actions);
+  Decision& decide(uint32_t module, const ModuleUse& use, Decision* known);
+  [[gnu::always_inline]] inline bool end_at_once(const ModuleUse& use, const Decision* decision, sdk::Actions& actions);
+  [[nodiscard]] bool is_fetched_again(const Decision* decision) const;
+  void release_used(const ModuleUse& use, const Decision* decision, sdk::Actions& actions);
   void release_used_strictly(const ModuleUse& use, const Decision* decision, sdk::Actions& actions);
+  [[gnu::always_inline]] inline int64_t release_at_once(ParameterBits& word, uint32_t number, uint64_t bits,
+                                                        sdk::Actions::Burst& burst);
   void leave_recomputed(uint32_t module, Decision* decision, sdk::Actions& actions);
   void release(uint32_t parameter, sdk::Actions& actions) {
     if (parameters_.used(parameter) || !parameters_.available(parameter)) return;
@@ -119,12 +117,21 @@ class Schedule {
   [[nodiscard]] bool stays(uint32_t parameter) const {
     return parameters_.persistent(parameter) || parameters_.external(parameter);
   }
+  void begin_use(const sdk::Visit& visit, const ModuleUse& use, sdk::Actions& actions);
+  [[nodiscard]] const ModuleUse& use_of(uint32_t module) const { return uses_[module]; }
   void note_backward(uint32_t module);
   void forget_backward(uint32_t module);
+  /// The trace has the module as the visit that comes next.
+  [[nodiscard]] bool is_next(uint32_t module) const {
+    const auto step = static_cast<size_t>(step_);
+    return step < trace_.size() && trace_[step] == module;
+  }
 
   ScheduleOptions options_;
-  sdk::Model model_;
-  Layout layout_;
+  // Copies of a schedule, of which one is made for each record of a pass, share what only set_parameters changes.
+  std::shared_ptr<const sdk::Model> model_;
+  std::shared_ptr<const Layout> layout_;
+  const ModuleUse* uses_ = nullptr;  ///< layout_->uses()
   Parameters parameters_;
   Swapping swapping_;
 
@@ -135,9 +142,7 @@ class Schedule {
   int64_t step_ = 0;             ///< visits entered in this pass
   int64_t live_ = 0;             ///< elements that it counts as whole; below 0 where DeepSpeed's count is
   std::vector<uint32_t> trace_;  ///< the module of each visit
-  std::vector<Use> queue_;
-  uint32_t queue_version_ = 0;  ///< of the layout that it lists
-  size_t queue_head_ = 0;
+  FetchQueue queue_;
   bool has_queue_ = false;
   ReuseTable reuse_;
   ReuseTable reuse_of_leaves_;

@@ -6,12 +6,6 @@
 
 namespace pliant::coordinator::zero3 {
 
-void Schedule::check_order(uint32_t module, sdk::Actions& actions) {
-  if (mode_ != Mode::kComplete) return;
-  const auto step = static_cast<size_t>(step_);
-  if (step >= trace_.size() || trace_[step] != module) invalidate(actions);
-}
-
 void Schedule::begin_pass(bool with_gradient, sdk::Actions& actions) {
   with_gradient_ = with_gradient;
   if (outdated_) invalidate(actions);
@@ -33,7 +27,7 @@ void Schedule::reset(sdk::Actions& actions) {
   }
   clean_up(actions);
   if (mode_ == Mode::kRecording) {
-    list_uses();
+    queue_.list(*layout_, trace_);
     mode_ = Mode::kComplete;
     ++traces_;
     if (options_.strict) releases_.clear();
@@ -41,18 +35,9 @@ void Schedule::reset(sdk::Actions& actions) {
     mode_ = Mode::kRecording;
   }
   has_queue_ = true;
-  queue_head_ = 0;
-  parameters_.forget_fetches();
+  queue_.rewind();
   step_ = 0;
   if (!options_.strict) live_ = 0;
-}
-
-void Schedule::list_uses() {
-  queue_.clear();
-  queue_version_ = layout_.version();
-  for (uint32_t step = 0; step < trace_.size(); ++step) {
-    for (const uint32_t parameter : layout_.used(trace_[step])) queue_.push_back({parameter, step});
-  }
 }
 
 void Schedule::drop_trace(sdk::Actions& actions) {
@@ -65,12 +50,10 @@ void Schedule::invalidate(sdk::Actions& actions) {
   outdated_ = false;
   trace_.clear();
   queue_.clear();
-  queue_head_ = 0;
   has_queue_ = false;
   reuse_.clear();
   reuse_of_leaves_.clear();
   if (options_.strict) releases_.clear();
-  parameters_.forget_fetches();
   if (options_.head || options_.strict) clean_up(actions);
   actions.drop_trace();
 }
@@ -102,7 +85,7 @@ void Schedule::release_unfinished(sdk::Actions& actions) {
     entered_[module].recomputed.clear();
     forget_backward(module);
     entered_[module].depth = 0;
-    const Numbers used = layout_.used(module);
+    const Numbers used = layout_->used(module);
     parameters.insert(parameters.end(), used.begin(), used.end());
     for (const uint32_t parameter : parameters) {
       parameters_.remove_user(parameter, module);
@@ -120,7 +103,7 @@ void Schedule::release_all(sdk::Actions& actions) {
 }
 
 void Schedule::release_all_in_model_order(sdk::Actions& actions) {
-  const std::vector<uint32_t> parameters = layout_.listed(0, true);
+  const std::vector<uint32_t> parameters = layout_->listed(0, true);
   if (options_.head) {
     for (const uint32_t parameter : parameters) {
       if (parameters_.registered(parameter)) take_off_register(parameter, actions);

@@ -132,8 +132,14 @@ class Actions {
 
   /// Actions that an earlier answer had.
   void append(std::span<const pliant_action> actions) {
+    constexpr size_t kFew = 32;  // a call of memmove would take longer
+    constexpr size_t kPair = 2;  // three moves of 16 bytes
     if (!has_room(actions.size())) refuse();
-    next_ = std::copy(actions.begin(), actions.end(), next_);
+    const pliant_action* from = actions.data();
+    size_t left = actions.size();
+    for (; left >= kPair && left <= kFew; left -= kPair, from += kPair, next_ += kPair)
+      std::memcpy(next_, from, kPair * sizeof(pliant_action));
+    next_ = std::copy_n(from, left, next_);
   }
   /// The answer so far.
   [[nodiscard]] std::span<const pliant_action> written() const {
@@ -294,18 +300,18 @@ struct CoordinatorAdapter {
   }
   static int32_t enter(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const pliant_visit known = taken(visit, &pliant_visit::complete_count, "pliant_visit");
+      const Visit known = visit_of(visit);
       check_module(self, known.module);
       Actions actions(*whole(list, &pliant_action_list::actions, "pliant_action_list"));
-      at(self).plugin.enter(visit_of(known), actions);
+      at(self).plugin.enter(known, actions);
     });
   }
   static int32_t leave(void* self, const pliant_visit* visit, pliant_action_list* list, pliant_error* error) noexcept {
     return guarded(error, [&] {
-      const pliant_visit known = taken(visit, &pliant_visit::complete_count, "pliant_visit");
+      const Visit known = visit_of(visit);
       check_module(self, known.module);
       Actions actions(*whole(list, &pliant_action_list::actions, "pliant_action_list"));
-      at(self).plugin.leave(visit_of(known), actions);
+      at(self).plugin.leave(known, actions);
     });
   }
   static int32_t end_pass(void* self, pliant_action_list* list, pliant_error* error) noexcept {
@@ -373,12 +379,16 @@ struct CoordinatorAdapter {
     if (at(self).modules == 0) throw Failure(PLIANT_FAILED_PRECONDITION, "set_model was not called yet");
   }
   static void check_module(void* self, uint32_t module) {
-    check_model(self);
-    if (module >= at(self).modules) {
-      throw Failure(PLIANT_INVALID_ARGUMENT, "the model has no module " + std::to_string(module));
-    }
+    if (module >= at(self).modules) refuse_module(self, module);
   }
-  static Visit visit_of(const pliant_visit& given) {
+  [[noreturn, gnu::noinline, gnu::cold]] static void refuse_module(void* self, uint32_t module) {
+    check_model(self);
+    throw Failure(PLIANT_INVALID_ARGUMENT, "the model has no module " + std::to_string(module));
+  }
+  /// Reads the fields where they are, all of which every host has: a copy of what the host has just written, field by
+  /// field, in pieces larger than these would wait for the last of them to be in memory.
+  static Visit visit_of(const pliant_visit* visit) {
+    const pliant_visit& given = *whole(visit, &pliant_visit::complete_count, "pliant_visit");
     return {given.module, given.direction == PLIANT_BACKWARD, (given.flags & PLIANT_VISIT_RECOMPUTE) != 0,
             std::span<const uint32_t>(given.complete, static_cast<size_t>(given.complete_count))};
   }

@@ -76,17 +76,26 @@ void require(bool holds, Message&& message) {
   if (!holds) throw Failure(PLIANT_INVALID_ARGUMENT, message());
 }
 
+namespace detail {
+
+/// Apart, so that the look at what is right is short enough to stand where it is taken.
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_null(const char* name) {
+  throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name + " is NULL");
+}
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_short(const char* name, size_t bytes, size_t needed) {
+  throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name + " is too short: " + std::to_string(bytes) +
+                                             " bytes, " + std::to_string(needed) + " are needed");
+}
+
+}  // namespace detail
+
 /// `given`, whose maker must know the fields up to `last`, which the struct had in its first draft. Throws
 /// Failure(PLIANT_INVALID_ARGUMENT) where it is NULL or shorter; `name`: of the struct.
 template <class Struct, class Field>
-[[nodiscard]] Struct* whole(Struct* given, Field std::remove_const_t<Struct>::*last, const char* name) {
-  if (given == nullptr) throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name + " is NULL");
+[[nodiscard]] inline Struct* whole(Struct* given, Field std::remove_const_t<Struct>::*last, const char* name) {
+  if (given == nullptr) detail::refuse_null(name);
   const size_t needed = bytes_to(last);
-  if (given->struct_size < needed) {
-    throw Failure(PLIANT_INVALID_ARGUMENT, std::string("the host's ") + name +
-                                               " is too short: " + std::to_string(given->struct_size) + " bytes, " +
-                                               std::to_string(needed) + " are needed");
-  }
+  if (given->struct_size < needed) detail::refuse_short(name, given->struct_size, needed);
   return given;
 }
 /// The same, as widened() copies it.
