@@ -1,6 +1,8 @@
 // Configs for C.
 #include <limits>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "handles.hpp"
 #include "structs.hpp"
@@ -66,6 +68,34 @@ double value_or_none(const std::optional<double>& value) {
 }
 
 }  // namespace
+
+namespace pliant::capi {
+
+LentTexts::~LentTexts() {
+  for (const Lent* at = first_; at != nullptr;) delete std::exchange(at, at->next);
+}
+
+const std::string* LentTexts::found(const Lent* first, std::string_view name) {
+  const Lent* at = first;
+  while (at != nullptr && at->name != name) at = at->next;
+  return at == nullptr ? nullptr : &at->text;
+}
+
+const std::string* LentTexts::find(std::string_view name) const {
+  return found(first_.load(std::memory_order_acquire), name);
+}
+
+const std::string& LentTexts::lend(std::string_view name, std::string text) {
+  const Lent* first = first_.load(std::memory_order_acquire);
+  auto made = std::make_unique<Lent>(Lent{std::string(name), std::move(text), nullptr});
+  do {
+    if (const std::string* const known = found(first, name); known != nullptr) return *known;
+    made->next = first;
+  } while (!first_.compare_exchange_weak(first, made.get(), std::memory_order_acq_rel));
+  return made.release()->text;
+}
+
+}  // namespace pliant::capi
 
 int32_t pliant_config_open(const char* file, const pliant_config_options_t* options, pliant_config_t** config,
                            pliant_error_t* error) {
@@ -137,8 +167,7 @@ int32_t pliant_config_app_text(const pliant_config_t* config, const char* key, c
       *value = otherwise;
       return;
     }
-    const std::lock_guard lock(known.mutex);
-    *value = known.texts.emplace(key, std::move(*text)).first->second.c_str();
+    *value = known.texts.lend(key, std::move(*text)).c_str();
   });
 }
 
@@ -224,9 +253,9 @@ int32_t pliant_config_resolved(const pliant_config_t* config, const char** toml,
   return pliant::capi::answer(error, [&] {
     const pliant_config_t& known = given(config);
     require(toml, "toml");
-    const std::lock_guard lock(known.mutex);
-    if (!known.resolved) known.resolved = known.config.resolved_toml();
-    *toml = known.resolved->c_str();
-    if (bytes != nullptr) *bytes = known.resolved->size();
+    const std::string* text = known.resolved.find("");
+    if (text == nullptr) text = &known.resolved.lend("", known.config.resolved_toml());
+    *toml = text->c_str();
+    if (bytes != nullptr) *bytes = text->size();
   });
 }

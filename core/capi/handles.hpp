@@ -1,12 +1,11 @@
 // What is behind the handles that more than one file of C functions knows.
 #pragma once
 
-#include <map>
+#include <atomic>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +26,29 @@ namespace pliant::capi {
   return made;
 }
 
+/// Texts that were lent, by name. Any thread may call it; without a lock, so that a fork leaves it whole.
+class LentTexts {
+ public:
+  LentTexts() = default;
+  ~LentTexts();
+  LentTexts(const LentTexts&) = delete;
+  LentTexts& operator=(const LentTexts&) = delete;
+
+  /// Lent under `name` before; nullptr where none was.
+  [[nodiscard]] const std::string* find(std::string_view name) const;
+  /// The text of `name` from here on: `text`, or what another thread has lent meanwhile.
+  const std::string& lend(std::string_view name, std::string text);
+
+ private:
+  struct Lent {
+    std::string name;
+    std::string text;
+    const Lent* next;
+  };
+  static const std::string* found(const Lent* first, std::string_view name);
+  std::atomic<const Lent*> first_{nullptr};
+};
+
 }  // namespace pliant::capi
 
 struct pliant_config_t : pliant::capi::Handle<pliant::capi::Tag::kConfig> {
@@ -39,9 +61,8 @@ struct pliant_config_t : pliant::capi::Handle<pliant::capi::Tag::kConfig> {
   const pliant::Config config;
   const std::vector<const char*> schedule;
   const std::vector<const char*> then;
-  mutable std::mutex mutex;  // of what was lent
-  mutable std::map<std::string, std::string, std::less<>> texts;
-  mutable std::optional<std::string> resolved;
+  mutable pliant::capi::LentTexts texts;  // of [app], by key
+  mutable pliant::capi::LentTexts resolved;
 };
 
 struct pliant_plan_t : pliant::capi::Handle<pliant::capi::Tag::kPlan> {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/environment.hpp"
+#include "base/no_fork.hpp"
 #include "base/printable.hpp"
 #include "base/stderr_writer.hpp"
 
@@ -38,19 +39,19 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 
 /// The program's sink. One for the process, like the streams that it stands for.
 struct Program {
-  std::mutex mutex;  // one line at a time
+  ProcessLock lock;  // one line at a time
   LogSink sink;
   std::atomic<LogLevel> least{LogLevel::kOff};
 };
 
 Program& program() {
-  static Program& one = *new Program;  // never destroyed: others may log while the process ends
-  return one;
+  static constinit std::atomic<Program*> one{nullptr};
+  return made_once(one, [] { return std::make_unique<Program>(); });
 }
 
 void write_to_program(LogLevel level, std::string_view logger, std::string_view line) {
   Program& to = program();
-  const std::lock_guard lock(to.mutex);
+  const ProcessLock::Held one_line(to.lock);
   if (to.sink && level >= to.least) to.sink(level, logger, line);
 }
 
@@ -74,7 +75,8 @@ std::optional<LogLevel> log_level_from(std::string_view word) {
 
 void set_log_sink(LogSink sink, LogLevel least) {
   Program& to = program();
-  const std::lock_guard lock(to.mutex);
+  const ProcessLock::Held between_lines(to.lock);
+  const NoFork whole;
   to.least = sink ? least : LogLevel::kOff;
   to.sink = std::move(sink);
 }
@@ -96,6 +98,7 @@ struct Log::State {
     return logger ? logger->should_log(to_spdlog(level)) : level >= program().least.load();
   }
   bool said_before(std::string_view line) {
+    const NoFork whole;
     const std::lock_guard lock(mutex);
     const size_t hash = std::hash<std::string_view>{}(line);
     if (warnings.size() >= kMostRemembered) return warnings.count(hash) > 0;
@@ -105,6 +108,7 @@ struct Log::State {
 
 Log::Log(const std::string& name) : state_(std::make_unique<State>()) {
   state_->name = name;
+  const NoFork whole;  // spdlog has a lock around all names
   state_->logger = spdlog::get(name);
 }
 
@@ -118,6 +122,7 @@ void Log::write(LogLevel level, std::string_view line) const noexcept {
     if (level == LogLevel::kWarning && state_->said_before(line)) return;
     const std::string shown = printable(line);
     if (!state_->logger) return write_to_program(level, state_->name, shown);
+    const NoFork whole;  // and one in each of its sinks
     state_->logger->log(to_spdlog(level), spdlog::string_view_t(shown.data(), shown.size()));
   } catch (...) {  // a line that cannot be written is lost; its writer goes on
   }

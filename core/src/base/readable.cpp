@@ -26,8 +26,7 @@ bool is_readable(uintptr_t byte) {
 }
 
 bool is_mapped(const void* memory, uint64_t bytes) {
-  static const auto kPage = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t into = reinterpret_cast<uintptr_t>(memory) % kPage;
+  const uintptr_t into = reinterpret_cast<uintptr_t>(memory) % static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   void* const page = const_cast<char*>(static_cast<const char*>(memory) - into);
   const int before = errno;
   const int result = ::msync(page, bytes + into, MS_ASYNC);

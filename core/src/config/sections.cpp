@@ -2,6 +2,14 @@
 // that plugins use.
 #include "config/sections.hpp"
 
+#include <atomic>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/no_fork.hpp"
 #include "pliant/sdk/options.hpp"
 #include "plugin/plugin.hpp"
 
@@ -150,34 +158,36 @@ void fill(Table<PluginsOptions>& o) {
 
 template <class T>
 const Table<T>& table() {
-  static const Table<T>* const kTable = [] {
-    auto* made = new Table<T>();  // lives as long as the process: rows are pointed to from everywhere
+  static constinit std::atomic<const Table<T>*> one{nullptr};  // its rows are pointed to from everywhere
+  return made_once(one, [] {
+    auto made = std::make_unique<Table<T>>();
     fill(*made);
-    return made;
-  }();
-  return *kTable;
+    return std::unique_ptr<const Table<T>>(std::move(made));
+  });
 }
 
 }  // namespace
 
 const std::vector<std::string>& core_sections() {
-  static const std::vector<std::string> kSections{"plugins",     "balancer", "lr", "accelerator",
-                                                  "coordinator", "data",     "run"};
-  return kSections;
+  static constinit std::atomic<const std::vector<std::string>*> sections{nullptr};
+  return made_once(sections, [] {
+    return std::make_unique<const std::vector<std::string>>(
+        std::initializer_list<std::string>{"plugins", "balancer", "lr", "accelerator", "coordinator", "data", "run"});
+  });
 }
 
 const std::vector<std::string>& all_sections() {
-  static const std::vector<std::string> kSections = [] {
+  static constinit std::atomic<const std::vector<std::string>*> sections{nullptr};
+  return made_once(sections, [] {
     std::vector<std::string> all{"plugins"};
     for (const plugin::Kind& kind : plugin::kinds()) all.emplace_back(kind.section);
     all.insert(all.end(), {"data", "run", "app"});
-    return all;
-  }();
-  return kSections;
+    return std::make_unique<const std::vector<std::string>>(std::move(all));
+  });
 }
 
 const std::vector<pliant_option>& core_options(std::string_view section) {
-  static const std::vector<pliant_option> kNone;
+  static constinit std::atomic<const std::vector<pliant_option>*> none{nullptr};
   if (section == "run") return table<RunOptions>().rows();
   if (section == "data") return table<DataOptions>().rows();
   if (section == "balancer") return table<BalancerOptions>().rows();
@@ -185,7 +195,7 @@ const std::vector<pliant_option>& core_options(std::string_view section) {
   if (section == "accelerator") return table<AcceleratorOptions>().rows();
   if (section == "coordinator") return table<CoordinatorOptions>().rows();
   if (section == "plugins") return table<PluginsOptions>().rows();
-  return kNone;
+  return made_once(none, [] { return std::make_unique<const std::vector<pliant_option>>(); });
 }
 
 void apply_core_options(std::string_view section, const pliant_option_values& values, CoreOptions& to) {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/no_fork.hpp"
 #include "config/instances.hpp"
 #include "plan/block.hpp"
 #include "plan/policy.hpp"
@@ -51,7 +52,7 @@ struct Planner::State {
   std::vector<std::string> warnings_at_start;
   pliant_host host{};
   std::optional<plugin::Instance> instance;
-  mutable std::mutex asking;  ///< a policy is called by one thread at a time
+  mutable ProcessLock asking;  ///< a policy is called by one thread at a time
 
   [[nodiscard]] Result<Plan> answer(const PlanQuestion& question) const;
   [[nodiscard]] Result<Plan> checked_answer(const PlanQuestion& question) const;
@@ -70,7 +71,7 @@ Planner::Planner(const Config& config) {
 }
 
 Result<Plan> Planner::State::answer(const PlanQuestion& question) const {
-  const std::lock_guard lock(asking);
+  const ProcessLock::Held alone(asking, "planner");
   warnings.lines = warnings_at_start;
   Result<Plan> plan = checked_answer(question);
   if (plan) {
@@ -124,7 +125,7 @@ Plan Planner::unchecked(int64_t world_size, bool want_micro_batch,
   question.world_size = world_size;
   question.want_micro_batch = want_micro_batch;
   question.world_size_text = world_size_text;
-  const std::lock_guard lock(state_->asking);
+  const ProcessLock::Held alone(state_->asking, "planner");
   state_->warnings.lines = state_->warnings_at_start;
   Plan plan = or_throw(ask_policy(*state_->instance, question));
   plan.warnings = state_->warnings.lines;

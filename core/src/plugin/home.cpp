@@ -6,7 +6,11 @@
 #include <link.h>
 
 #include <array>
+#include <atomic>
+#include <memory>
 #include <system_error>
+
+#include "base/no_fork.hpp"
 
 namespace pliant::plugin {
 
@@ -50,8 +54,11 @@ bool is_folder(const fs::path& path) {
 }  // namespace
 
 const fs::path& home_file() {
-  static const fs::path kHome = find_home();
-  return kHome;
+  static constinit std::atomic<const fs::path*> home{nullptr};
+  return made_once(home, [] {
+    const NoFork whole;  // it asks the loader
+    return std::make_unique<const fs::path>(find_home());
+  });
 }
 
 fs::path plugins_of_home(const fs::path& home) {

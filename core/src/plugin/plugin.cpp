@@ -4,12 +4,15 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <boost/dll/shared_library.hpp>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/no_fork.hpp"
 #include "pliant/sdk/sized.hpp"
 #include "plugin/elf_check.hpp"
 #include "plugin/record_check.hpp"
@@ -26,8 +29,8 @@ namespace {
 /// Held while a library is loaded or unloaded. The loader has a lock of its own, which thread sanitizers cannot see: to
 /// them, a thread that reads a plugin and closes it would meet one that opens it at the same address.
 std::recursive_mutex& loading() {  // recursive, for a library's initialisers may open a plugin
-  static std::recursive_mutex mutex;
-  return mutex;
+  static constinit std::atomic<std::recursive_mutex*> mutex{nullptr};
+  return made_once(mutex, [] { return std::make_unique<std::recursive_mutex>(); });
 }
 
 }  // namespace
@@ -37,8 +40,13 @@ struct Plugin::Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
   ~Library() {
-    const std::lock_guard lock(loading());
-    handle.unload();
+    try {
+      const NoFork whole;
+      const std::lock_guard lock(loading());
+      handle.unload();
+    } catch (const Error&) {  // the loader is asked nothing any more, not by the handle either
+      new dll::shared_library(std::move(handle));
+    }
   }
 
   dll::shared_library handle;
@@ -101,7 +109,14 @@ const pliant_plugin* call_entry(const dll::shared_library& library, std::string&
 
 }  // namespace
 
-Result<std::shared_ptr<const Plugin>> Plugin::open(const fs::path& file, const Kind& kind) {
+Result<std::shared_ptr<const Plugin>> Plugin::open(const fs::path& file, const Kind& kind) try {
+  const NoFork whole;  // user database, loader and the plugin's own statics have locks
+  return opened(file, kind);
+} catch (const Error& cut) {
+  return refused(file, cut.message());
+}
+
+Result<std::shared_ptr<const Plugin>> Plugin::opened(const fs::path& file, const Kind& kind) {
   Result<fs::path> canonical = trusted_file(file);
   if (!canonical) return failed(std::move(canonical));
   if (const std::string why = elf_objection(*canonical); !why.empty()) return refused(file, why);

@@ -58,6 +58,7 @@ class Plugin {
 
  private:
   explicit Plugin(std::unique_ptr<State> state);
+  static Result<std::shared_ptr<const Plugin>> opened(const std::filesystem::path& file, const Kind& kind);
   std::unique_ptr<State> state_;
 };
 

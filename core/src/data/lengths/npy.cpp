@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
-#include <map>
 #include <optional>
 
 #include "data/lengths/formats.hpp"
@@ -30,11 +30,20 @@ struct Type {
 
 /// '<i4', '>f8', '|u1'.
 std::optional<Type> type_of(std::string_view text) {
-  static const std::map<std::string_view, Number> kTypes{
-      {"u1", Number::kU8},  {"i1", Number::kI8},  {"i2", Number::kI16}, {"i4", Number::kI32}, {"i8", Number::kI64},
-      {"u2", Number::kU16}, {"u4", Number::kU32}, {"u8", Number::kU64}, {"f4", Number::kF32}, {"f8", Number::kF64}};
+  using Named = std::pair<std::string_view, Number>;
+  constexpr std::array<Named, 10> kTypes{{{"u1", Number::kU8},
+                                          {"i1", Number::kI8},
+                                          {"i2", Number::kI16},
+                                          {"i4", Number::kI32},
+                                          {"i8", Number::kI64},
+                                          {"u2", Number::kU16},
+                                          {"u4", Number::kU32},
+                                          {"u8", Number::kU64},
+                                          {"f4", Number::kF32},
+                                          {"f8", Number::kF64}}};
   if (text.size() < 5 || (text[0] != '\'' && text[0] != '"') || text[4] != text[0]) return std::nullopt;
-  const auto found = kTypes.find(text.substr(2, 2));
+  const auto found = std::find_if(kTypes.begin(), kTypes.end(),
+                                  [name = text.substr(2, 2)](const Named& type) { return type.first == name; });
   if (found == kTypes.end() || std::string_view("<>|=").find(text[1]) == std::string_view::npos) return std::nullopt;
   return Type{found->second, text[1] == '>'};
 }
