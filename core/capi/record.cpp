@@ -97,6 +97,9 @@ int32_t pliant_record_look(pliant_record_t* record, pliant_record_facts_t* facts
     pliant_record_facts_t made{};
     made.steps = known->record.steps();
     made.directory = known->directory.c_str();
+    const pliant::BatchPosition next = known->record.position();
+    made.epoch = next.epoch;
+    made.index = next.index;
     pliant::capi::write(facts, made, "facts");
   });
 }

@@ -123,7 +123,11 @@ int32_t commit(Player& p) {
   pliant_batch_t* batch = nullptr;
   if (!p.once_in(4)) pliant_record_start_generation(record, 1, "start", nullptr);
   pliant_record_look(record, &facts, nullptr);
-  pliant_batches_at_step(p.handle<pliant_batches_t>(), p.once_in(6) ? p.number() : facts.steps, &batch, nullptr);
+  pliant_batches_t* const batches = p.handle<pliant_batches_t>();
+  if (p.once_in(2))
+    pliant_batches_at_step(batches, p.once_in(6) ? p.number() : facts.steps, &batch, nullptr);
+  else
+    pliant_batches_batch(batches, facts.epoch, p.once_in(6) ? p.number() : facts.index, &batch, nullptr);
   pliant_batch_size(batch, &size, nullptr);
   sharing.world_size = p.once_in(6) ? p.small() : 1;
   pliant_share_out(p.once_in(6) ? p.small() : size.rows, &sharing, &shares, nullptr);

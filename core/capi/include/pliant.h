@@ -26,6 +26,9 @@
  *   [maker]   the thread that made the handle; another one, and a forked process, is refused with
  *             PLIANT_FAILED_PRECONDITION
  * Freeing a handle while a call on it is under way is refused where the function of its kind is [serial] or [maker].
+ * A fork waits while another thread opens or closes plugins, 10 s at most; a child of one that waited in vain is
+ * refused what opens plugins, with PLIANT_FAILED_PRECONDITION. In a child, a [serial] handle that was in use at the
+ * fork stays in use.
  *
  * Until release 1.0 a minor version may break, and says so in CHANGELOG; functions and fields are appended. */
 #ifndef PLIANT_H
@@ -719,6 +722,8 @@ typedef struct pliant_record_facts_t {
   uint32_t reserved;
   int64_t steps;         /* committed, on the lineage that survives: the number of the next step */
   const char* directory; /* borrowed until pliant_record_free */
+  int64_t epoch; /* where the batch of step `steps` is: pliant_batches_batch has it with one plan. An index that is */
+  int64_t index; /* the number of batches of its epoch stands for the first batch of the next epoch */
 } pliant_record_facts_t;
 PLIANT_API int32_t pliant_record_look(pliant_record_t* record, pliant_record_facts_t* facts,
                                       pliant_error_t* error); /* [serial] */
