@@ -77,10 +77,11 @@ NoFork::NoFork() {
   if (own_no_forks == 0) {
     std::unique_lock lock(one.mutex);
     if (one.is_cut) {
-      throw Error(Status::kFailedPrecondition,
-                  "this process was forked while another thread of its parent opened or closed a plugin, which takes "
-                  "locks that nobody gives back here: fork when no such call is under way, or start processes by exec, "
-                  "as Python does with \"spawn\"");
+      throw Error(
+          Status::kFailedPrecondition,
+          "this process was forked while another thread of its parent opened or closed a plugin, and here the locks of "
+          "that thread stay locked: fork when no such call is under way, or start processes by exec, as Python does "
+          "with \"spawn\"");
     }
     one.changed.wait_for(lock, one.patience, [&one] { return one.forks == 0; });
     ++one.inside;
