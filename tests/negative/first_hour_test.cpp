@@ -55,6 +55,25 @@ json parsed(const Outcome& outcome) {
   return json::parse(outcome.out);
 }
 
+/// Of config check, in which each of `places` must occur, in this order.
+void refused_at(const std::string& text, const Words& places, size_t errors) {
+  const ScratchFolder folder;
+  const Outcome outcome = check(folder, text);
+  CAPTURE(text);
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 2);
+  size_t from = 0;
+  for (const std::string& place : places) {
+    CAPTURE(place);
+    const size_t at = outcome.err.find("pliant.toml:" + place, from);
+    CHECK(at != std::string::npos);
+    from = at == std::string::npos ? from : at + 1;
+  }
+  size_t found = 0;
+  for (size_t at = 0; (at = outcome.err.find(": error: ", at)) != std::string::npos; ++at) ++found;
+  CHECK(found == errors);
+}
+
 }  // namespace
 
 TEST_CASE("a name with a dot that lacks its quotes is said to, and what to write") {
@@ -92,6 +111,52 @@ TEST_CASE("a misspelt table of a plugin that waits for its options is named, and
   refused("[elasticity]\nuse = 'exact'\n[elasticity.exatc]\nmax_train_batch_size = 12\nmicro_batch_sizes = [1]\n",
           {"pliant.toml:4:13: error: [elasticity.exatc] is not the section of an installed plugin",
            "note: write [elasticity.exact]"});
+}
+
+TEST_CASE("a misspelt section hides nothing of what is wrong in it and because of it") {
+  const std::string exact = "max_train_batch_size = 12\nmicro_batch_sizes = [2]\n";
+  const std::string run = "[run]\nworkers = 7\n";  // 12 rows in granules of 2 are 6 at most
+  refused_at("[elastcity]\nuse = 'exact'\n[elastcity.exact]\n" + exact + run,
+             {"2:2: error: unknown section [elastcity]", "8:11: error: run.workers: "}, 2);
+  refused_at("[elasticity]\nuse = 'exact'\n[elasticty.exact]\n" + exact + run,
+             {"4:2: error: unknown section [elasticty]", "8:11: error: run.workers: "}, 2);
+  refused_at("[elasticity]\nuse = 'exact'\n[elasticity.exatc]\n" + exact + run,
+             {"4:13: error: [elasticity.exatc] is not", "8:11: error: run.workers: "}, 2);
+  refused_at("[elasticity]\nuse = 'v0.1'\n[elasticity.v0.1]\n" + exact + run, {"4:", "8:11: error: run.workers: "}, 2);
+  refused_at("[elastcity]\nuse = 'exact'\n[elastcity.exact]\nmax_train_batch_size = 0\nmicro_batch_sizes = [2]\n" + run,
+             {"2:2: error: unknown section", "5:24: error: elasticity.exact.max_train_batch_size must be"}, 2);
+  refused_at("[elastcity]\nuse = 'exact'\n[elastcity.exact]\nmicro_batch_sizes = [2]\n",
+             {"2:2: error: unknown section", "4:12: error: max_train_batch_size is missing"}, 2);
+  refused_at(kPlan + "[rnu]\nworkers = 5\nsed = 1\ncommand = ['no-such-program']\n",
+             {"7:2: error: unknown section [rnu]", "8:11: error: run.workers: ", "9:1: error: unknown key 'sed'",
+              "10:11: error: [run] command: 'no-such-program'"},
+             4);
+  refused_at("[dta]\ntext = 'no.txt'\n[samplr]\nuse = 'seqlen'\n[samplr.seqlen]\nmax_tokenz = 3\n",
+             {"2:2: error: unknown section [dta]", "3:8: error: data.text: there is no",
+              "4:2: error: unknown section [samplr]", "6:", "7:1: error: unknown key 'max_tokenz'"},
+             5);
+}
+
+TEST_CASE("what a misspelt section says besides the right one counts only where that is silent") {
+  refused_at(kPlan + "[run]\nworkers = 4\n[runn]\nworkers = 5\nseed = -1\n",
+             {"9:2: error: unknown section [runn]", "11:8: error: run.seed must be at least 0"}, 2);
+}
+
+TEST_CASE("a section of somebody else is not read as the one whose name is near") {
+  refused_at("[meta]\nauthor = 'I'\n", {"2:2: error: unknown section [meta]"}, 1);
+  refused_at("[rum]\n", {"2:2: error: unknown section [rum]"}, 1);
+}
+
+TEST_CASE("a command that needs a misspelt section names it, and does not miss it") {
+  const ScratchFolder folder;
+  folder.write("pliant.toml", kVersion + "[elastcity]\nuse = 'exact'\n[elastcity.exact]\nmax_train_batch_size = 12\n" +
+                                  "micro_batch_sizes = [2]\n");
+  const Outcome outcome = run_pliant(folder, {"plan", "pliant.toml"});
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 2);
+  CHECK(has(outcome.err, "unknown section [elastcity]"));
+  CHECK(has(outcome.err, "note: did you mean 'elasticity'?"));
+  CHECK_FALSE(has(outcome.err, "there is no [elasticity] section"));
 }
 
 TEST_CASE("characters that no keyboard shows are called what they are") {

@@ -9,6 +9,7 @@
 
 #include "base/environment.hpp"
 #include "config/app_places.hpp"
+#include "config/section_names.hpp"
 #include "config/selector.hpp"
 #include "config/values/overrides.hpp"
 #include "config/values/parse.hpp"
@@ -63,22 +64,6 @@ void check_version(const Value& root, bool empty, Diagnostics& diagnostics) {
   } else if (version->integer != kConfigVersion) {
     diagnostics.error(version->origin,
                       fmt::format("config_version must be {}, not {}", kConfigVersion, version->integer));
-  }
-}
-
-void check_sections(const Value& root, Diagnostics& diagnostics) {
-  for (const Member& member : root.members) {
-    if (member.key == "config_version") continue;
-    const auto& known = all_sections();
-    if (std::find(known.begin(), known.end(), member.key) == known.end()) {
-      std::vector<std::string> words = known;
-      words.emplace_back("config_version");
-      report_unknown_key(member, {}, words, diagnostics);
-    } else if (member.value.type != Value::Type::kTable) {
-      diagnostics.error(member.key_origin,
-                        fmt::format("'{}' must be a section (a table), not {}", member.key, describe(member.value)),
-                        {fmt::format("write [{}] on a line of its own, and its keys below", member.key)});
-    }
   }
 }
 
@@ -266,9 +251,9 @@ Examined read_config(std::string text, const fs::path& name, const ConfigNeeds& 
   apply_assignments(assignments_of(overrides), state->root, *diagnostics);
   if (!app_places.empty()) place_app(app_places, state->root);
   check_version(state->root, empty, *diagnostics);
-  check_sections(state->root, *diagnostics);
-  const auto mark_faulty = [&](std::string_view section, size_t errors_before) {
-    if (diagnostics->error_count() > errors_before) state->faulty.emplace(section);
+  check_section_names(state->root, *diagnostics);
+  const auto mark_faulty = [&](std::string_view section, size_t errors_before, size_t understood = 0) {
+    if (diagnostics->error_count() > errors_before + understood) state->faulty.emplace(section);
   };
   for (const std::string& section : core_sections()) {
     const size_t before = diagnostics->error_count();
@@ -281,8 +266,8 @@ Examined read_config(std::string text, const fs::path& name, const ConfigNeeds& 
   Selector selector(*state, environment, *diagnostics);
   for (const plugin::Kind& kind : plugin::kinds()) {
     const size_t before = diagnostics->error_count();
-    selector.select(kind, needs, every_section);
-    mark_faulty(kind.section, before);
+    const size_t understood = selector.select(kind, needs, every_section);
+    mark_faulty(kind.section, before, understood);
   }
   environment.report_unknown(*diagnostics);
   state->opening = {std::move(text), name, needs, overrides};

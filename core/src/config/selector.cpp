@@ -31,10 +31,6 @@ bool speaks_of_plugin(const Value& section) {
   });
 }
 
-KeyPath table_path(const Selection& selection) {
-  return {std::string(selection.kind->section), selection.use};
-}
-
 /// True when an option that the plugin requires was not given.
 bool lacks_options(const Selection& selection) {
   return std::any_of(selection.table.rows.begin(), selection.table.rows.end(), [](const Effective& row) {
@@ -49,16 +45,18 @@ const Value* Selector::section(const plugin::Kind& kind) const {
   return found == nullptr || found->type != Value::Type::kTable ? nullptr : found;
 }
 
-void Selector::select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section) {
+size_t Selector::select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section) {
   const Value* table = section(kind);
-  if (state_.root.find(kind.section) != nullptr && table == nullptr) return;  // reported already
+  if (state_.root.find(kind.section) != nullptr && table == nullptr) return 0;  // reported already
   const bool needed = needs.contains(kind.section) || (every_section && table != nullptr);
   Selection selection;
   selection.kind = &kind;
   if (table == nullptr && !needed) {
     environment_.ignore_below({std::string(kind.section)});
-    return;
+    return 0;
   }
+  meant_.clear();
+  understood_ = 0;
   const bool chosen = choose(selection, needed);
   if (chosen && needed && open(selection, true)) configure(selection);
   if (chosen && kind.section == "lr") select_links(selection, needed);
@@ -66,6 +64,7 @@ void Selector::select(const plugin::Kind& kind, const ConfigNeeds& needs, bool e
   check_keys(selection);
   check_unused_tables(selection, needed && chosen);
   if (chosen) state_.selections.emplace(std::string(kind.section), std::move(selection));
+  return understood_;
 }
 
 bool Selector::choose(Selection& selection, bool needed) {
@@ -154,18 +153,6 @@ bool Selector::open(Selection& selection, bool by_path) {
   return true;
 }
 
-const Member* Selector::unquoted_table(const Value& section, std::string_view name) {
-  if (name.find('.') == std::string_view::npos) return nullptr;
-  const Member* found = nullptr;
-  for (const Value* within = &section; !name.empty(); within = &found->value) {
-    const size_t dot = std::min(name.find('.'), name.size());
-    found = within->type == Value::Type::kTable ? within->member(name.substr(0, dot)) : nullptr;
-    if (found == nullptr) return nullptr;
-    name.remove_prefix(std::min(dot + 1, name.size()));
-  }
-  return found != nullptr && found->value.type == Value::Type::kTable ? found : nullptr;
-}
-
 void Selector::configure(Selection& selection) {
   const KeyPath path = table_path(selection);
   const std::vector<pliant_option>& options = selection.plugin->options();
@@ -174,15 +161,7 @@ void Selector::configure(Selection& selection) {
     whole.push_back(key);
     environment_.apply(whole, state_.root);
   }
-  const Value* parent = section(*selection.kind);
-  const Member* member = parent == nullptr ? nullptr : parent->member(selection.use);
-  if (parent != nullptr && member == nullptr) {
-    member = unquoted_table(*parent, selection.use);
-    if (member != nullptr) {
-      diagnostics_.error(member->key_origin, fmt::format("'{}' contains a dot and must be quoted", selection.use),
-                         {fmt::format("write [{}]", dotted(path))});
-    }
-  }
+  const Member* member = table_of(selection);
   const Value* table = member == nullptr ? nullptr : &member->value;
   ValueOrigin fallback = member != nullptr ? member->key_origin : selection.use_origin;
   if (table != nullptr && table->type != Value::Type::kTable) {
@@ -246,7 +225,7 @@ void Selector::check_unused_tables(const Selection& selection, bool needed) {
   for (const Member& member : table->members) {
     if (member.value.type != Value::Type::kTable || member.key == selection.use || is_link(kind, member.key)) continue;
     environment_.ignore_below({name, member.key});
-    if (!needed) continue;
+    if (!needed || std::find(meant_.begin(), meant_.end(), member.key) != meant_.end()) continue;
     if (std::find(known.begin(), known.end(), member.key) != known.end()) {
       check_unused_table(kind, member);
     } else {
@@ -285,8 +264,7 @@ void Selector::report_idle_table(const Selection& selection, const Member& membe
   std::vector<std::string> notes{fmt::format("'{}' is in use", selection.use)};
   const auto near = nearest(member.key, known);
   if (!near.empty()) notes.push_back(fmt::format("did you mean '{}'?", near.front()));
-  std::string message = fmt::format("[{}] is not the section of an installed plugin; nothing reads it",
-                                    dotted({std::string(selection.kind->section), member.key}));
+  std::string message = nothing_reads(selection, member);
   // A file may carry tables for plugins of another machine; what was typed for this very call may not.
   // Nor may a table that the plugin in use waits for: it is what the missing options stand in.
   const bool typed = member.key_origin.layer > Layer::kFile;

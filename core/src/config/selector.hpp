@@ -24,8 +24,9 @@ class Selector {
       : state_(state), environment_(environment), diagnostics_(diagnostics) {}
 
   /// Puts what `kind`'s section names into state.selections; opens it when `needs` says so, or when the section is
-  /// there and `every_section` is set.
-  void select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section);
+  /// there and `every_section` is set. Returns how many of the errors that it reports are about names of tables only,
+  /// which it has read as what they were meant to be.
+  size_t select(const plugin::Kind& kind, const ConfigNeeds& needs, bool every_section);
 
  private:
   [[nodiscard]] const Value* section(const plugin::Kind& kind) const;
@@ -41,8 +42,16 @@ class Selector {
   void configure(Selection& selection);
   /// Makes the paths of files of rows absolute.
   void find_row_files(CheckedTable& table) const;
+  static KeyPath table_path(const Selection& selection);
+  /// That nothing reads the table `member` of the section of `selection`.
+  static std::string nothing_reads(const Selection& selection, const Member& member);
   /// The table of `name` in `section` where its header lacks the quotes that a dot needs; nullptr when there is none.
   static const Member* unquoted_table(const Value& section, std::string_view name);
+  /// The table of `selection` in `section` under a misspelt name, where the plugin has options that must be given.
+  [[nodiscard]] const Member* misspelt_table(const Value& section, const Selection& selection) const;
+  /// The table of `selection`, whose plugin is open, be it spelt right or not, which is reported; nullptr when there is
+  /// none.
+  const Member* table_of(const Selection& selection);
   void check_keys(const Selection& selection);
   /// Tables of plugins that are not in use: checked when their plugin is installed, else worth a warning.
   void check_unused_tables(const Selection& selection, bool needed);
@@ -51,6 +60,8 @@ class Selector {
   void report(const ValueOrigin& origin, const Error& error);
 
   std::vector<std::string> links_;  ///< names in [lr] schedule and then
+  std::vector<std::string> meant_;  ///< misspelt names of tables of the section in hand that were read all the same
+  size_t understood_ = 0;           ///< see select
   detail::ConfigState& state_;
   Environment& environment_;
   Diagnostics& diagnostics_;
