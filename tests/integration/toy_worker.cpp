@@ -12,6 +12,7 @@
 #include <fstream>
 #include <initializer_list>
 #include <istream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <ostream>
@@ -301,6 +302,7 @@ class LookAhead {
  public:
   explicit LookAhead(int64_t steps) : steps_(steps) {}
   void check(const pliant::Step& step) {
+    last_ = step.index();
     const auto found = foretold_.find(step.index());
     if (found == foretold_.end()) return;
     const pliant::ComingStep& said = found->second;
@@ -319,13 +321,16 @@ class LookAhead {
     }
   }
   void say() const {
-    if (steps_ > 0) fmt::print("foretold: {} as they came, {} shared out anew\n", kept_, moved_);
+    if (steps_ == 0) return;
+    const auto never = std::distance(foretold_.upper_bound(last_), foretold_.end());
+    fmt::print("foretold: {} as they came, {} shared out anew, {} never came\n", kept_, moved_, never);
   }
 
  private:
   int64_t steps_;
   int64_t kept_ = 0;
   int64_t moved_ = 0;
+  int64_t last_ = -1;
   std::map<int64_t, pliant::ComingStep> foretold_;
 };
 

@@ -957,8 +957,9 @@ typedef struct pliant_step_t {
 PLIANT_API int32_t pliant_session_next(pliant_session_t* session, pliant_step_t* step, pliant_error_t* error);
 /* The step `ahead` steps, at least 1, after the one that pliant_session_next gave last, for a loader that reads ahead.
  * Its batch is that of the step whatever becomes of the group; its micro-batches are if the step has the same `shares`
- * when it comes. `learning_rate` is 0. NULL for `batch` where there is none in the same epoch. What it points to is
- * borrowed until the next pliant_session_next, or pliant_session_free. [maker] */
+ * when it comes. `learning_rate` is 0. NULL for `batch` past the end of the job and past the epoch after that of the
+ * step in hand. The first look into that later epoch plans it, as its begin would; until then the rows of two epochs
+ * are in memory. What it points to is borrowed until the next pliant_session_next, or pliant_session_free. [maker] */
 PLIANT_API int32_t pliant_session_coming(pliant_session_t* session, int64_t ahead, pliant_step_t* step,
                                          pliant_error_t* error);
 /* The rate of the step in hand and what goes with it. [maker] */

@@ -132,9 +132,9 @@ struct JobLength {
   BatchSize size;     ///< all batches together, without rows of padding; zeros = not known
 };
 
-/// Not thread-safe. Looks at one epoch at a time; moving to another epoch replans, O(sequences). The rows stay with the
-/// sampler; beside them and the lengths, memory is a bit a sequence while an epoch is checked. Samplers that can stream
-/// (pliant.row_stream) hold no rows of data sets of 2^28 sequences or more.
+/// Not thread-safe. Looks at one epoch at a time, coming() at two; moving to another epoch replans, O(sequences). The
+/// rows stay with the sampler; beside them and the lengths, memory is a bit a sequence while an epoch is checked.
+/// Samplers that can stream (pliant.row_stream) hold no rows of data sets of 2^28 sequences or more.
 class Batches {
  public:
   /// `config` was opened with the need "sampler". Throws kInvalidArgument (kInput) for an empty data set or a length <
@@ -178,6 +178,12 @@ class Batches {
   Batch at_step(int64_t step);
   /// The batch after the last one that next gave; nullopt at the end of the job.
   std::optional<Batch> next();
+  /// What next() gives when it is called for the `ahead`-th time from now on, at least 1, without a change to that: for
+  /// loaders that read ahead. nullopt past the end of the job, and past the epoch after the one that next gave a batch
+  /// of last (before the first: gives one of). The first look into that later epoch plans it, O(sequences), by a second
+  /// instance of the sampler; next() takes the plan over, so that none is made twice. Until then the rows of two epochs
+  /// are in memory. Throws kInvalidArgument for less than 1.
+  std::optional<Batch> coming(int64_t ahead);
   /// The step whose batch next gives, from 0.
   [[nodiscard]] int64_t next_step() const;
   /// Has next give that of `step`. Plans nothing. Throws kOutOfRange below 0.

@@ -264,9 +264,11 @@ class Session {
   void start(Dataset dataset, ShardedModel& model, TrainingState& rest);
 
   /// The step `ahead` steps, at least 1, after the one that next() gave last, for a loader that reads ahead. nullptr
-  /// where there is none in the same epoch, whose successor is planned only when it begins; before the first next() and
-  /// after the last. Valid until the next next(); its batch is built once, its rows are shared out again where that
-  /// changed. O(entries) the first time. Throws kInvalidArgument for less than 1.
+  /// past the end of the job and past the epoch after that of the step in hand, before the first next() and after the
+  /// last. Valid until the next next(); its batch is built once, its rows are shared out again where that changed.
+  /// O(entries) the first time. The first look into the next epoch plans it, O(sequences), as its begin does, which
+  /// then takes that plan: until then the rank holds the rows of two epochs. Throws kInvalidArgument for less than 1,
+  /// and what the sampler refuses of the next epoch.
   [[nodiscard]] const ComingStep* coming(int64_t ahead);
 
   /// The next step for this worker; nullptr when the job is done or was told to stop, and all that was enqueued on

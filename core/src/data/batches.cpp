@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "config/instances.hpp"
 #include "data/digest.hpp"
-#include "data/epoch_plan.hpp"
+#include "data/epoch_planner.hpp"
 #include "data/packing.hpp"
 #include "data/position.hpp"
 #include "plugin/plugin.hpp"
@@ -38,46 +38,61 @@ uint64_t sample_digest(int64_t epoch, std::span<const int64_t> ids) {
 }
 
 struct Batches::State {
-  State(plugin::Instance made, const Config& read, const Plan& plan, Dataset owned)
+  State(const Config& read, const Plan& plan, Dataset owned)
       : config(read),
-        instance(std::move(made)),
         dataset(std::move(owned)),
         seed(static_cast<uint64_t>(config.run().seed)),
         epochs(config.run().epochs),
         max_steps(config.run().max_steps),
-        global_batch(plan.global_batch) {
-    const pliant_plugin& record = instance.plugin().record();
-    sampler.name = fmt::format("sampler '{}'", record.name);
-    sampler.slots = &instance.table<pliant_batch_sampler>();
-    sampler.self = instance.self();
-    sampler.refusal = [this](int32_t status, const pliant_error& error) {
-      return plugin::to_error(instance.plugin(), status, error);
-    };
-    if (dataset.lengths.size() < data::kStreamFrom) return;
-    sampler.stream = or_throw(instance.extension<pliant_row_stream>(PLIANT_ROW_STREAM));
-    sampler.save = [this] { return instance.save(); };
-    sampler.load = [this](std::string_view saved) { return instance.load(saved); };
-  }
+        global_batch(plan.global_batch),
+        now(new_planner()) {}
 
   /// Checked, without a plan and without the fingerprint.
   static std::unique_ptr<State> open(const Config& config, const Plan& plan, Dataset dataset);
 
+  [[nodiscard]] std::unique_ptr<data::EpochPlanner> new_planner() const {
+    const bool streams = dataset.lengths.size() >= data::kStreamFrom;
+    return or_throw(data::EpochPlanner::make(or_throw(config::instantiate(config, "sampler")), streams));
+  }
+  void plan_epoch(data::EpochPlanner& planner, int64_t epoch) const {
+    or_throw(planner.plan({seed, epoch, global_batch, dataset}));
+    require_as_saved(planner);
+  }
+  void require_as_saved(data::EpochPlanner& planner) const {
+    const int64_t epoch = planner.plan().epoch();
+    if (!opened_at.has_begun(epoch) || planner.plan().facts().digest == opened_at.rows) return;
+    planner.forget();
+    throw Error(
+        Status::kFailedPrecondition,
+        fmt::format("{} gives other rows for epoch {} than when the position was saved; its plugin is another one now",
+                    planner.sampler().name, epoch),
+        Origin::kInput);
+  }
+
   data::EpochPlan& at_epoch(int64_t epoch) {
     if (epoch < 0) throw Error(Status::kOutOfRange, fmt::format("epoch {}: epochs are counted from 0", epoch));
-    if (!current || current->epoch() != epoch) {
-      current.reset();  // the sampler holds one epoch at a time
-      data::EpochPlan made = or_throw(data::EpochPlan::make(sampler, {seed, epoch, global_batch, dataset}));
-      if (opened_at.has_begun(epoch) && made.facts().digest != opened_at.rows) {
-        throw Error(
-            Status::kFailedPrecondition,
-            fmt::format(
-                "{} gives other rows for epoch {} than when the position was saved; its plugin is another one now",
-                sampler.name, epoch),
-            Origin::kInput);
-      }
-      current = std::move(made);
+    if (now->holds(epoch)) return now->plan();
+    if (after && after->holds(epoch)) {
+      now = std::move(after);
+      require_as_saved(*now);
+    } else {
+      after.reset();
+      plan_epoch(*now, epoch);
     }
-    return *current;
+    return now->plan();
+  }
+  /// The same beside the epoch that at_epoch gave last, which stays.
+  data::EpochPlan& after_epoch(int64_t epoch) {
+    if (!after) after = new_planner();
+    if (!after->holds(epoch)) plan_epoch(*after, epoch);
+    return after->plan();
+  }
+
+  /// Batch `index` of an epoch, which is there.
+  [[nodiscard]] Batch cut(data::EpochPlan& plan, int64_t index) const {
+    const int64_t first = index * global_batch;
+    const int64_t count = std::min(global_batch, plan.summary().rows - first);
+    return or_throw(plan.cut(index, static_cast<uint64_t>(first), static_cast<uint64_t>(count)));
   }
 
   /// The first job step of `epoch`: batches of all epochs before it. Each epoch is counted once; those before
@@ -98,6 +113,14 @@ struct Batches::State {
     return counted_from + (std::upper_bound(first_steps.begin(), first_steps.end(), step) - first_steps.begin()) - 1;
   }
 
+  /// The epoch of `step`; `epochs` where the job ends before. Plans the epochs up to it that were not yet counted.
+  [[nodiscard]] int64_t epoch_of(int64_t step) {
+    if (step < first_steps.front()) count_from(0, 0);
+    int64_t epoch = known_epoch_of(step);
+    while (epoch < epochs && first_step(epoch + 1) <= step) ++epoch;
+    return epoch;
+  }
+
   [[nodiscard]] int64_t counted_epochs() const { return counted_from + static_cast<int64_t>(first_steps.size()) - 1; }
 
   /// Everything that decides the batches. Options count through the sampler's saved state and through what they do to
@@ -108,8 +131,8 @@ struct Batches::State {
     digest.add(seed);
     digest.add(static_cast<uint64_t>(plan.global_batch));
     digest.add(static_cast<uint64_t>(plan.granule));
-    digest.add(std::string_view(instance.plugin().record().name));
-    digest.add(std::string_view(or_throw(instance.save())));
+    digest.add(std::string_view(now->instance().plugin().record().name));
+    digest.add(std::string_view(or_throw(now->instance().save())));
     digest.add(at_epoch(0).facts().digest);
     return digest.value();
   }
@@ -118,7 +141,7 @@ struct Batches::State {
     data::Digest digest;
     digest.add(static_cast<uint64_t>(plan.granule));
     digest.add(std::string_view(or_throw(config::choice_of(config, "sampler"))));
-    digest.add(std::string_view(or_throw(instance.save())));
+    digest.add(std::string_view(or_throw(now->instance().save())));
     return digest.value();
   }
   [[nodiscard]] uint64_t digest_of_data() const {
@@ -139,13 +162,13 @@ struct Batches::State {
   }
 
   [[nodiscard]] const pliant_packing* packing_table() const {
-    return or_throw(instance.extension<pliant_packing>(PLIANT_PACKING));
+    return or_throw(now->instance().extension<pliant_packing>(PLIANT_PACKING));
   }
   /// Streamed rows are not there to be reported on: another instance plans them, and forgets them.
   [[nodiscard]] Result<Packing> planned_elsewhere(int64_t epoch) const {
     auto other = config::instantiate(config, "sampler");
     if (!other) return failed(std::move(other));
-    data::Sampler planner = sampler;
+    data::Sampler planner = now->sampler();
     planner.self = other->self();
     planner.stream = nullptr;
     const data::EpochInputs inputs{seed, epoch, global_batch, dataset};
@@ -165,7 +188,7 @@ struct Batches::State {
   }
 
   [[nodiscard]] data::Position position() const {
-    const pliant_plugin& record = instance.plugin().record();
+    const pliant_plugin& record = now->instance().plugin().record();
     data::Position here{fmt::format("{} {}", record.name, record.version),
                         name_of_data(),
                         dataset.lengths.size(),
@@ -189,15 +212,14 @@ struct Batches::State {
   }
 
   Config config;
-  plugin::Instance instance;
   Dataset dataset;
   uint64_t seed;
   int64_t epochs;
   int64_t max_steps;
   int64_t global_batch;
-  data::Sampler sampler;
-  std::optional<data::EpochPlan> current;
-  int64_t counted_from = 0;  ///< the first epoch of which it is known how many steps come before it
+  std::unique_ptr<data::EpochPlanner> now;    ///< with the epoch that was looked at last
+  std::unique_ptr<data::EpochPlanner> after;  ///< with the one after it, where coming has looked at that
+  int64_t counted_from = 0;                   ///< the first epoch of which it is known how many steps come before it
   std::vector<int64_t> first_steps{0};
   data::Position opened_at;   ///< epoch -1: at the beginning
   uint64_t rows_of_last = 0;  ///< digest of the rows of the epoch of step next_step - 1; 0: there is none
@@ -214,8 +236,7 @@ std::unique_ptr<Batches::State> Batches::State::open(const Config& config, const
     throw Error(Status::kInvalidArgument,
                 fmt::format("the plan has a global batch of {} rows; it must be at least 1", plan.global_batch));
   }
-  plugin::Instance instance = or_throw(config::instantiate(config, "sampler"));
-  auto state = std::make_unique<State>(std::move(instance), config, plan, std::move(dataset));
+  auto state = std::make_unique<State>(config, plan, std::move(dataset));
   state->data_digest = state->digest_of_data();
   state->options_digest = state->digest_of_options(plan);
   return state;
@@ -276,9 +297,7 @@ Batch Batches::batch(int64_t epoch, int64_t index) {
     throw Error(Status::kOutOfRange, fmt::format("batch {} of epoch {}: the epoch has {} batches, counted from 0",
                                                  index, epoch, plan.summary().batches));
   }
-  const int64_t first = index * state_->global_batch;
-  const int64_t count = std::min(state_->global_batch, plan.summary().rows - first);
-  return or_throw(plan.cut(index, static_cast<uint64_t>(first), static_cast<uint64_t>(count)));
+  return state_->cut(plan, index);
 }
 
 Batch Batches::rows(int64_t epoch, int64_t first, int64_t count) {
@@ -295,8 +314,8 @@ Batch Batches::rows(int64_t epoch, int64_t first, int64_t count) {
 Packing Batches::packing(int64_t epoch) {
   State& s = *state_;
   const EpochSummary& summary = s.at_epoch(epoch).summary();
-  Packing packing = s.sampler.stream == nullptr ? or_throw(data::packing_of(s.sampler, s.packing_table()))
-                                                : or_throw(s.planned_elsewhere(epoch));
+  Packing packing = s.now->sampler().stream == nullptr ? or_throw(data::packing_of(s.now->sampler(), s.packing_table()))
+                                                       : or_throw(s.planned_elsewhere(epoch));
   const auto rows = static_cast<double>(summary.rows - summary.padding_rows);
   const bool own_unit = packing.unit == "loss_tokens" || packing.unit == "cost";
   const double room = rows * static_cast<double>(packing.budget > 0 ? packing.budget : summary.longest_row);
@@ -353,9 +372,7 @@ Batch Batches::at_step(int64_t step) {
   State& s = *state_;
   // Counts epochs only as far as the step needs, so that a long job starts at once.
   if (step >= 0 && (s.max_steps == 0 || step < s.max_steps)) {
-    if (step < s.first_steps.front()) s.count_from(0, 0);
-    int64_t epoch = s.known_epoch_of(step);
-    while (epoch < s.epochs && s.first_step(epoch + 1) <= step) ++epoch;
+    const int64_t epoch = s.epoch_of(step);
     if (epoch < s.epochs) return batch(epoch, step - s.first_step(epoch));
   }
   throw Error(Status::kOutOfRange,
@@ -366,9 +383,28 @@ std::optional<Batch> Batches::next() {
   State& s = *state_;
   if (!has_step(s.next_step)) return std::nullopt;
   Batch batch = at_step(s.next_step);
-  s.rows_of_last = s.current->facts().digest;
+  s.rows_of_last = s.now->plan().facts().digest;
   ++s.next_step;
   return batch;
+}
+
+std::optional<Batch> Batches::coming(int64_t ahead) {
+  State& s = *state_;
+  if (ahead < 1) {
+    throw Error(Status::kInvalidArgument, fmt::format("Batches::coming looks at least 1 step ahead, not {}", ahead));
+  }
+  const int64_t most = s.max_steps == 0 ? std::numeric_limits<int64_t>::max() : s.max_steps;
+  if (ahead > most - s.next_step) return std::nullopt;
+  const int64_t step = s.next_step + (ahead - 1);
+  const int64_t last = s.next_step > s.first_steps.front() ? s.next_step - 1 : s.next_step;
+  const int64_t epoch = s.epoch_of(last);
+  if (epoch >= s.epochs) return std::nullopt;
+  const int64_t end = s.first_step(epoch + 1);
+  if (step < end) return s.cut(s.at_epoch(epoch), step - s.first_step(epoch));
+  if (epoch + 1 >= s.epochs) return std::nullopt;
+  data::EpochPlan& after = s.after_epoch(epoch + 1);
+  if (step - end >= after.summary().batches) return std::nullopt;
+  return s.cut(after, step - end);
 }
 
 int64_t Batches::next_step() const {

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cmath>
 #include <exception>
+#include <limits>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -77,14 +79,13 @@ const ComingStep* Session::coming(int64_t ahead) {
   if (ahead < 1)
     throw Error(Status::kInvalidArgument, fmt::format("Session::coming looks at least 1 step ahead, not {}", ahead));
   const bool has_step = !s.over && s.batches && s.batches->next_step() > 0 && s.shares > 0;
-  if (!has_step || ahead >= s.batches->epoch(s.batch.epoch).batches - s.batch.index) return nullptr;
+  if (!has_step || ahead > std::numeric_limits<int64_t>::max() - s.at_hand) return nullptr;
   const int64_t step = s.at_hand + ahead;
-  const int64_t max_steps = s.config.run().max_steps;
-  if (max_steps > 0 && step >= max_steps) return nullptr;
   auto found = s.foretold.find(step);
   if (found == s.foretold.end()) {
-    ComingStep built{step, s.batches->batch(s.batch.epoch, s.batch.index + ahead), {}, 0};
-    found = s.foretold.emplace(step, std::move(built)).first;
+    std::optional<Batch> batch = s.or_tell([&s, ahead] { return s.batches->coming(ahead); });
+    if (!batch) return nullptr;
+    found = s.foretold.emplace(step, ComingStep{step, std::move(*batch), {}, 0}).first;
   }
   ComingStep& coming = found->second;
   if (coming.shares != s.shares) {

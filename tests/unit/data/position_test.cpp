@@ -1,41 +1,14 @@
 // Positions that know their epoch: what opening there costs, and what is refused.
 #include <doctest/doctest.h>
 
+#include "long_job.hpp"
 #include "pliant/batches.hpp"
 #include "pliant/error.hpp"
-#include "pliant/log.hpp"
-#include "scratch.hpp"
 
 using namespace pliant;
-using pliant::test::Scratch;
+using namespace pliant::test;
 
 namespace {
-
-const char* const kLongJob = R"(
-[sampler]
-use = "seqlen"
-[sampler.seqlen]
-max_tokens = 40
-[run]
-seed = 3
-epochs = 6
-)";
-
-struct LongJob {
-  explicit LongJob(const std::string& toml = kLongJob) : config(scratch.config(toml)) {
-    plan.global_batch = 7;
-    std::vector<int32_t> tokens(300);
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(3 + i * 7 % 29);
-    dataset.lengths = std::move(tokens);
-  }
-  [[nodiscard]] Batches start() const { return {config, plan, dataset}; }
-  [[nodiscard]] Batches open(const std::string& saved) const { return {config, plan, dataset, saved}; }
-
-  Scratch scratch;
-  Config config;
-  Plan plan;
-  Dataset dataset;
-};
 
 /// Batches that are in epoch `epoch`, `batch` batches after its begin.
 Batches at(const LongJob& job, int64_t epoch, int64_t batch) {
@@ -44,39 +17,6 @@ Batches at(const LongJob& job, int64_t epoch, int64_t batch) {
     const Batch next = batches.next().value();
     if (next.epoch == epoch && next.index + 1 == batch) return batches;
   }
-}
-
-const char* const kCounting = R"(
-[plugins]
-dirs = ["DIR"]
-[sampler]
-use = "counting"
-[run]
-epochs = 6
-)";
-
-/// Epochs that the sampler `counting` plans while this lives, as "0 3 ".
-class Planned {
- public:
-  Planned() {
-    set_log_sink(
-        [this](LogLevel, std::string_view, std::string_view line) {
-          constexpr std::string_view kWords = "plans epoch ";
-          if (line.substr(0, kWords.size()) == kWords) epochs_ += std::string(line.substr(kWords.size())) + " ";
-        },
-        LogLevel::kInfo);
-  }
-  ~Planned() { set_log_sink({}); }
-  Planned(const Planned&) = delete;
-  Planned& operator=(const Planned&) = delete;
-  [[nodiscard]] const std::string& epochs() const { return epochs_; }
-
- private:
-  std::string epochs_;
-};
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  return text.replace(text.find(from), from.size(), to);
 }
 
 std::string refusal(const LongJob& job, const std::string& saved) {
