@@ -1,4 +1,5 @@
 // tinylm: trains a small language model on plain text as an elastic Pliant job. Start it with `pliant run`.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -54,6 +55,14 @@ void evaluate(pliant::Session& session, const pliant::Step& step, const Model& m
   }
 }
 
+/// The training is good enough when the last evaluation says so.
+void end_where_good(pliant::Session& session, const Settings& settings) {
+  const auto& found = session.last_evaluation();
+  if (found && found->values.at("held_out_loss") < settings.stop_below) {
+    session.end_after_step("the loss of what is held out is below app.stop_below");
+  }
+}
+
 int64_t train_whole(pliant::Session& session, const Settings& settings, const Corpus& corpus) {
   Trainee trainee(settings, session.seed());
   std::printf("tinylm: %zu weights\n", trainee.model().parameters().size());
@@ -69,10 +78,7 @@ int64_t train_whole(pliant::Session& session, const Settings& settings, const Co
     trainee.apply(committed->gradient(), step->scaling());
     const bool is_due = settings.evaluate_every > 0 && (step->index() + 1) % settings.evaluate_every == 0;
     if (is_due) evaluate(session, *step, trainee.model(), corpus, held_out);
-    const auto& found = session.last_evaluation();
-    if (found && found->values.at("held_out_loss") < settings.stop_below) {
-      session.end_after_step("the loss of what is held out is below app.stop_below");
-    }
+    end_where_good(session, settings);
   }
   return trainee.steps();
 }
@@ -103,17 +109,52 @@ void require_reachable_shards(pliant::Session& session) {
                       pliant::Origin::kInput);
 }
 
+/// As evaluate, in passes without gradients, of which all ranks make as many. False where the group changed meanwhile:
+/// this rank says nothing then.
+bool evaluate_in_shards(pliant::Session& session, pliant::Step& step, ShardedTrainee& trainee, const Corpus& corpus,
+                        size_t held_out) {
+  constexpr size_t kAtOnce = 64;  // sequences of a rank in a pass, of which it keeps the activations of one block
+  const pliant::Busy busy = session.busy("evaluation", std::chrono::minutes(30));
+  const auto ranks = static_cast<size_t>(step.world_size());
+  std::vector<Sequence> own;
+  for (size_t i = static_cast<size_t>(step.rank()); i < held_out; i += ranks) {
+    own.push_back(corpus.sequence(corpus.size() - held_out + i));
+  }
+  std::vector<double> loss_sums;
+  const bool is_whole = step.attempt([&] {
+    for (size_t first = 0; first * ranks < held_out; first += kAtOnce) {
+      const size_t begin = std::min(first, own.size());
+      trainee.shards().begin_evaluation();
+      const auto of_pass = trainee.model().losses(std::span(own).subspan(begin, std::min(kAtOnce, own.size() - begin)));
+      trainee.shards().end_pass();
+      loss_sums.insert(loss_sums.end(), of_pass.begin(), of_pass.end());
+    }
+  });
+  for (size_t i = 0; is_whole && i < own.size(); ++i) {
+    const auto loss_tokens = static_cast<double>(own[i].size() - 1);
+    session.evaluated("held_out_loss", loss_sums[i] / loss_tokens, loss_tokens);
+  }
+  return is_whole;
+}
+
 /// [coordinator] is there: weights, gradients and moments are cut over the workers.
 int64_t train_shards(pliant::Session& session, const Settings& settings, const Corpus& corpus) {
   ShardedTrainee trainee(session, settings);
   std::printf("tinylm: %llu weights in shards\n", static_cast<unsigned long long>(trainee.model().weights()));
   if (!settings.first_weights.empty()) trainee.shards().import_safetensors(settings.first_weights);
-  session.start(dataset_of(corpus, 0), trainee.shards(), trainee);
+  const auto held_out = static_cast<size_t>(settings.held_out);
+  session.start(dataset_of(corpus, held_out), trainee.shards(), trainee);
   while (pliant::Step* const step = session.next()) {
     const bool computed = step->attempt([&] { compute_in_shards(*step, settings, corpus, trainee); });
     if (!computed || !step->commit()) continue;  // the group changed, or there is nothing new to export
     trainee.apply(step->scaling());
     const int64_t steps = step->index() + 1;
+    const bool is_due = settings.evaluate_every > 0 && steps % settings.evaluate_every == 0;
+    if (is_due && !evaluate_in_shards(session, *step, trainee, corpus, held_out)) {
+      std::printf("tinylm: the group changed, step %lld was not evaluated\n", static_cast<long long>(steps));
+      continue;
+    }
+    end_where_good(session, settings);
     if (settings.export_every == 0 || steps % settings.export_every != 0) continue;
     const std::string file = "tinylm-" + std::to_string(steps) + ".safetensors";
     if (!step->attempt([&] { trainee.shards().export_safetensors(file); })) {

@@ -223,6 +223,24 @@ struct ShardedLm::State {
     visit.leave();
   }
 
+  std::vector<double> evaluate(std::span<const Sequence> sequences) {
+    using pliant::Direction;
+    const at::NoGradGuard no_gradient;
+    std::vector<Course> all;
+    for (const Sequence& one : sequences) all.emplace_back(std::span(&one, 1), 0);
+    Visit whole(shards, root, Direction::kForward);
+    visit(embed, Direction::kForward, all, [&](Course& one) { one.ins[0] = network.embed(one.layout); });
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      visit(blocks[i], Direction::kForward, all,
+            [&](Course& one) { one.ins[0] = network.pass(network.blocks[i], one.ins[0], one.layout); });
+    }
+    visit(head, Direction::kForward, all, [&](Course& one) { one.sum = network.loss(one.ins[0], one.layout); });
+    whole.leave();
+    std::vector<double> losses;
+    for (const Course& one : all) losses.push_back(static_cast<double>(one.sum.item<float>()));
+    return losses;
+  }
+
   std::vector<double> pass(std::span<const std::vector<Sequence>> micro_batches) {
     using pliant::Direction;
     std::vector<Course> all;
@@ -254,6 +272,9 @@ ShardedLm::~ShardedLm() = default;
 
 std::vector<double> ShardedLm::losses_and_gradients(std::span<const std::vector<Sequence>> micro_batches) {
   return state_->pass(micro_batches);
+}
+std::vector<double> ShardedLm::losses(std::span<const Sequence> sequences) {
+  return state_->evaluate(sequences);
 }
 bool ShardedLm::decays(pliant::ParameterId parameter) const {
   return state_->decays[static_cast<size_t>(parameter)];

@@ -55,7 +55,6 @@ Settings read_settings(const pliant::Config& config) {
   if (settings.evaluate_every > 0 && settings.held_out == 0) {
     config.refuse_app("evaluate_every", "evaluates over sequences that are not trained on, and app.held_out is 0");
   }
-  if (settings.held_out > 0 && config.has("coordinator")) config.refuse_app("held_out", "is for models that are whole");
   settings.first_weights = config.app_string("first_weights").value_or("");
   const std::string order = config.app_string("order").value_or("pass");
   if (order != "pass" && order != "layer") {

@@ -20,7 +20,7 @@ struct Settings {
   int64_t warmup_steps = 15;
   AdamW::Options adamw;
   int64_t held_out = 0;        ///< sequences at the end of the text that are not trained on
-  int64_t evaluate_every = 0;  ///< steps between evaluations over them; 0: none. Whole models only, as held_out
+  int64_t evaluate_every = 0;  ///< steps between evaluations over them; 0: none
   double stop_below = 0;       ///< training ends when an evaluation is below it
   int64_t export_every = 0;    ///< steps between .safetensors files of the weights; 0: none. Sharded only
   std::string first_weights;   ///< a .safetensors file to begin from; empty: drawn. Sharded only

@@ -298,10 +298,12 @@ TEST_CASE("tinylm in layer order has the same states when a worker dies where gr
   }
 }
 
-TEST_CASE("tinylm evaluates what it holds out, with the same bits at 1 and 3 workers and when one dies") {
-  const auto results = [](int workers, const std::vector<std::string>& more) {
+TEST_CASE(
+    "tinylm evaluates what it holds out, with the same bits at 1 and 3 workers, whole and in shards, and when one "
+    "dies") {
+  const auto results = [](const std::string& coordinator, int workers, const std::vector<std::string>& more) {
     JobRunner job;
-    std::vector<std::string> arguments = small_job(job, "", workers);
+    std::vector<std::string> arguments = small_job(job, coordinator, workers);
     for (const char* set : {"app.held_out=20", "app.evaluate_every=2"})
       arguments.insert(arguments.end(), {"--set", set});
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -314,24 +316,30 @@ TEST_CASE("tinylm evaluates what it holds out, with the same bits at 1 and 3 wor
       losses[one["step"].get<int64_t>()] = one["metrics"]["held_out_loss"].get<double>();
     return losses;
   };
-  const auto alone = results(1, {});
+  const auto alone = results("", 1, {});
   REQUIRE(alone.size() == kSmallSteps / 2);
   CHECK(alone.rbegin()->second < alone.begin()->second);
-  CHECK(results(3, {}) == alone);
-  CHECK(results(2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
+  CHECK(results("", 3, {}) == alone);
+  CHECK(results("", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
+  CHECK(results("planned", 1, {}) == alone);
+  CHECK(results("zero3", 3, {"--set", "app.order=layer"}) == alone);
+  CHECK(results("eager", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
 }
 
 TEST_CASE("tinylm ends early where what it holds out has a small loss") {
-  JobRunner job;
-  std::vector<std::string> arguments = small_job(job, "", 2);
-  for (const char* set : {"app.held_out=20", "app.evaluate_every=1", "app.stop_below=1000"})
-    arguments.insert(arguments.end(), {"--set", set});
-  arguments.emplace_back("--json");
-  const Ended ended = job.run(arguments);
-  INFO(ended.err);
-  CHECK(ended.exit_code == 0);
-  CHECK(ended.summary["outcome"] == "ended early");
-  CHECK(ended.summary["steps"] == 3);
+  for (const char* const coordinator : {"", "planned"}) {
+    CAPTURE(coordinator);
+    JobRunner job;
+    std::vector<std::string> arguments = small_job(job, coordinator, 2);
+    for (const char* set : {"app.held_out=20", "app.evaluate_every=1", "app.stop_below=1000"})
+      arguments.insert(arguments.end(), {"--set", set});
+    arguments.emplace_back("--json");
+    const Ended ended = job.run(arguments);
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(ended.summary["outcome"] == "ended early");
+    CHECK(ended.summary["steps"] == 3);
+  }
 }
 
 TEST_CASE("tinylm refuses evaluations over nothing, and to hold out all") {
