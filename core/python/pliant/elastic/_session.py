@@ -1,0 +1,347 @@
+"""Session: a worker's side of an elastic job."""
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pliant import _core
+from pliant._core import Batch, Busy, Committed, Config, Scaling
+from pliant._errors import Error, Status
+from pliant._samplers import Item, ItemList
+from pliant.elastic._loader import Loader
+
+if TYPE_CHECKING:
+    from pliant.elastic._state import TrainingState
+
+
+class Evaluation(NamedTuple):
+    """What ranks said of the state after `step` committed steps. `ranks`: how many gave values; `lost`: how many were lost before they could."""
+
+    step: int
+    ranks: int
+    lost: int
+    values: dict[str, float]
+
+
+def _items(batch: Batch, blocks: tuple[range, ...]) -> list[ItemList]:
+    ranges = [(rows.start, len(rows)) for rows in blocks if rows]
+    dealt: list[ItemList] = _core._deal(batch, 0, ranges, batch.epoch, batch.index, len(ranges), Item, ItemList, False)
+    dealt.reverse()
+    return dealt
+
+
+class ComingStep:
+    """A step that is to come, as far as is known: for loaders that read ahead. It stays as it is."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _core.ComingStep) -> None:
+        self._core = core
+
+    @property
+    def index(self) -> int:
+        """Its number among the steps, `Step.index`."""
+        return self._core.index
+
+    @property
+    def batch(self) -> Batch:
+        """What the step will have, whatever becomes of the group."""
+        return self._core.batch
+
+    @property
+    def micro_batches(self) -> tuple[range, ...]:
+        """This rank's rows as of now: those of the step where its `Step.shares` is this `shares`, and maybe others where it is not."""
+        return self._core.micro_batches
+
+    @property
+    def shares(self) -> int:
+        return self._core.shares
+
+    def items(self) -> list[ItemList]:
+        """As `Step.items`."""
+        return _items(self.batch, self.micro_batches)
+
+
+class Step:
+    """One attempt at one step, until `Session.next` is called again: then it may still be read, and takes no calls."""
+
+    __slots__ = ("_core", "_session")
+
+    def __init__(self, core: _core.Step, session: Session) -> None:
+        self._core = core
+        self._session = session
+
+    @property
+    def index(self) -> int:
+        """Committed steps before this one; the step's number, from 0."""
+        return self._core.index
+
+    @property
+    def batch(self) -> Batch:
+        """The global batch. It may be kept."""
+        return self._core.batch
+
+    @property
+    def micro_batches(self) -> tuple[range, ...]:
+        """This rank's rows, as positions in `batch`: a range for each micro-batch, which is computed at once. Empty when the batch is short and
+        this rank owns none; `commit` must be called all the same."""
+        return self._core.micro_batches
+
+    @property
+    def pending(self) -> range | None:
+        """The micro-batch whose gradient comes next; None when all were added."""
+        return self._core.pending
+
+    @property
+    def rank(self) -> int:
+        return self._core.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._core.world_size
+
+    @property
+    def shares(self) -> int:
+        """A number that rises whenever rows may be shared out anew: what `Session.coming` said under another one need not hold."""
+        return self._core.shares
+
+    @property
+    def learning_rate(self) -> float:
+        return self._core.learning_rate
+
+    def scaling(self, base_lr: float | None = None) -> Scaling:
+        """The rate and what goes with it: factors of betas, epsilon, weight decay and the rest; of a group of parameters whose base rate is
+        `base_lr`, above 0, in place of [lr] base_lr."""
+        return self._core.scaling(base_lr)
+
+    def items(self) -> list[ItemList]:
+        """The sequences of each micro-batch, in order: what a data set is asked for, as `pliant.PackedBatchSampler` gives it."""
+        return _items(self.batch, self.micro_batches)
+
+    def add(self, rows: range, loss_sum: float, gradient: Any = None) -> None:
+        """Adds the gradient of the SUMMED loss over `rows`. Each micro-batch exactly once, in order.
+
+        `gradient`: an array of `gradient_size` elements in row-major order, of float32, float16 or bfloat16, by the buffer protocol or DLPack,
+        in memory of the CPU or of the rank's device. It is not copied on its way, and has been read when the call returns. None: it was added in
+        pieces, of which none may be missing. Raises Error (INVALID_ARGUMENT) for other rows than those of `pending` and for a gradient of
+        another size, TypeError for what is no such array; nothing was added then.
+        """
+        self._core.add(rows, loss_sum, gradient)
+
+    def add_piece(self, rows: range, offset: int, piece: Any, count: int | None = None, dtype: str | None = None) -> None:
+        """Adds a piece of the gradient over `rows`, in any order and as they become ready: elements from `offset` on.
+
+        `piece`: an array as in `add`, or the address of `count` elements of `dtype`: "float32", "float16" or "bfloat16". One in memory of the
+        CPU has been read when the call returns. Of one in memory of a device the read is only enqueued: it may be overwritten after
+        `Session.synchronize` or `commit`, and what the device still has to write into it must be done before the call. Raises as `add` does, and
+        for a piece that overlaps another one or leaves the gradient.
+        """
+        self._core.add_piece(rows, offset, piece, count, dtype)
+
+    def backward(self, loss_sum: Any) -> None:
+        """Has the state compute and add the gradient of `loss_sum`, the summed loss over the micro-batch that is next: `TrainerState.backward`."""
+        backward = self._session._backward
+        if backward is None:
+            raise Error("this state has no method `backward`: call Step.add with the gradient", Status.UNIMPLEMENTED)
+        rows = self.pending
+        if rows is None:
+            raise Error("all micro-batches of this rank were added already: call Step.commit", Status.FAILED_PRECONDITION)
+        backward(self, rows, loss_sum)
+
+    def metric(self, name: str, value: float, weight: float = 1.0, *, rule: str = "mean") -> None:
+        """Gives a metric of this step, before `commit`: `pliant run` shows it, the ledger keeps it with the commit. All values that ranks give
+        for `name` become one, by `rule`: "mean", which is by weight, "sum", "max" or "min". Raises Error for a name that is not 1 to 64 letters,
+        digits and any of ".-_/:", for one that was given with another rule, and after `commit`: see `Session.evaluated`."""
+        self._core.metric(name, value, weight, rule)
+
+    def commit(self) -> Committed | None:
+        """Reduces, votes and waits for the verdict. None: the group changed first, or [run] on_nonfinite = "skip" leaves out the update of this
+        step; go on with the next one, which may be this step again. Else the step is final, and the program MUST apply the gradient before it
+        asks for the next step. Raises Error (PEER_LOST) when the agent is gone.
+
+        An exception that comes out of a call whose step is final, an interrupt say, leaves the update undone: the session hands out no more
+        steps then, and the process should end. Another worker takes its place."""
+        return self._session._commit(self)
+
+
+class Session(Iterator[Step]):
+    """A worker's side of a job: hands out the batches, reduces the gradients, runs the commit and carries the program through every change of
+    the worker group. All calls come from the thread that attached, in the process that attached; what is used elsewhere raises Error
+    (FAILED_PRECONDITION). Threads of its own end every wait when the group changes."""
+
+    def __init__(self, core: _core.Session) -> None:
+        self._core = core
+        self._state: TrainingState | None = None
+        self._begin: Callable[[Step], None] | None = None
+        self._backward: Callable[[Step, range, Any], None] | None = None
+        self._committed: Callable[[Step, Committed], None] | None = None
+        self._undone: int | None = None  # a step that is final and whose update an exception has kept from being made
+
+    @classmethod
+    def attach(cls, *, leave_stop_signals: bool = True) -> Session:
+        """Joins the job whose agent started this process. Raises Error (FAILED_PRECONDITION) when there is none: start it with `pliant run`;
+        and when this process joined before.
+
+        SIGINT, SIGTERM and SIGHUP are the agent's business, which gets them, too, from a terminal, systemd or Slurm, and ends the job after the
+        step under way and a snapshot: the session then hands out no more steps. So they do nothing in this process from here on, and no
+        KeyboardInterrupt comes. With leave_stop_signals=False they stay as they are. An interrupt of a handler of the program's own comes out
+        of a wait when that ends: of `next` the step is handed out again, of `commit` see there.
+        """
+        return cls(_core.Session.attach(leave_stop_signals))
+
+    @property
+    def config(self) -> Config:
+        """The config of the job; may be kept."""
+        return self._core.config
+
+    @property
+    def seed(self) -> int:
+        """The seed of the job, for weights."""
+        return self._core.seed
+
+    @property
+    def accelerator(self) -> str:
+        """The name of what this rank computes on: "host", "cuda", "level_zero"."""
+        return self._core.accelerator
+
+    @property
+    def device(self) -> int:
+        """Its number among the devices of the accelerator. Raises Error (NOT_FOUND) where the machine has none."""
+        return self._core.device
+
+    def synchronize(self) -> None:
+        """Waits until Pliant has read all pieces of gradients that lie in memory of the device."""
+        self._core.synchronize()
+
+    def busy(self, what: str, at_most: float) -> Busy:
+        """Says that this worker does `what` from now on, for `at_most` seconds at most: evaluation, compilation, an upload, which are no hang then.
+        Until the end of `with session.busy("evaluation", 600):`, or until `end` is called, on any thread. May be called from `attach` on, and in
+        hooks of snapshots."""
+        return self._core.busy(what, at_most)
+
+    def evaluated(self, name: str, value: float, weight: float = 1.0, *, rule: str = "mean") -> None:
+        """Gives a result of an evaluation of the present state: that after the last step that this rank applied. Combined over ranks as by
+        `Step.metric`; the ledger keeps it with the number of committed steps."""
+        self._core.evaluated(name, value, weight, rule)
+
+    @property
+    def last_evaluation(self) -> Evaluation | None:
+        """The last evaluation that a commit has told of; the same on all ranks that have made that commit."""
+        found = self._core.last_evaluation
+        return None if found is None else Evaluation(*found)
+
+    def end_after_step(self, reason: str) -> None:
+        """Asks for the end of the job after the step whose `commit` comes next. One rank is enough. A snapshot follows; the job ends with exit
+        code 0 and `reason`."""
+        self._core.end_after_step(reason)
+
+    def on_snapshot(self, before: Callable[[int], object] | None = None, after: Callable[[int, str, str], object] | None = None) -> None:
+        """What the program does around a snapshot that this rank writes, within calls of the session; a second call replaces both.
+
+        `before(step)`: with the committed steps in the state; what it raises keeps this snapshot from being written, and is logged.
+        `after(step, file, error)`: with the absolute path, and why it was not written, or ""; what it raises is logged.
+        """
+        self._core.on_snapshot(before, after)
+
+    def start(
+        self,
+        lengths: Any = None,
+        *,
+        state: TrainingState,
+        loss_tokens: Any = None,
+        source: str = "",
+        content: int = 0,
+        rows: tuple[Any, Any] | None = None,
+        costs: Any = None,
+        row_costs: Any = None,
+    ) -> None:
+        """Declares data and state, the same on all workers. `lengths` and what goes with them are as for `pliant.Batches`; None: those that [data]
+        of the config names. The first weights come from one worker and are copied to the others; after a restart they come from the snapshot.
+        Raises Error (INVALID_ARGUMENT) for arrays that are none, and keeps nothing of `state` then: it may be tried again."""
+        self._core.start(lengths, loss_tokens, source, content, rows, costs, row_costs, state)
+        self._state = state
+        self._begin = getattr(state, "begin", None)
+        self._backward = getattr(state, "backward", None)
+        self._committed = getattr(state, "committed", None)
+
+    def renew_arrays(self) -> None:
+        """Asks the state for its arrays again, whose memory has moved. Names, types and shapes are as at `start`: Raises Error
+        (FAILED_PRECONDITION) otherwise, and keeps the old ones."""
+        self._core.renew_arrays()
+
+    def next(self) -> Step | None:
+        """The next step for this worker; None when the job is done or was told to stop. Blocks while this worker is a spare. A step that was not
+        committed is handed out again. Raises Error (PEER_LOST) when the agent is gone: the process has one second to end then."""
+        if self._undone is not None:
+            raise Error(
+                f"step {self._undone} is final, but its update was not made: an exception came between. This worker does not hold the state of "
+                "the job any more; end the process, another one takes its place",
+                Status.FAILED_PRECONDITION,
+            )
+        core = self._core.next()
+        if core is None:
+            return None
+        step = Step(core, self)
+        if self._begin is not None:
+            self._begin(step)
+        return step
+
+    def __iter__(self) -> Session:
+        return self
+
+    def __next__(self) -> Step:
+        step = self.next()
+        if step is None:
+            raise StopIteration
+        return step
+
+    def coming(self, ahead: int = 1) -> ComingStep | None:
+        """The step `ahead` steps, at least 1, after the one that was handed out last, for a loader that reads ahead. None where there is none in
+        the same epoch, before the first step and after the last."""
+        core = self._core.coming(ahead)
+        return None if core is None else ComingStep(core)
+
+    def loader(self, dataset: Any, collate: Callable[[list[Any]], Any] | None = None, *, loader: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """A loader over `dataset`: `loader.of(step)` gives a batch for each micro-batch of the step that has rows. It is made by
+        `loader(session, dataset, collate, **options)`; where that is None by what `collate` names as its `pliant_loader`, as
+        `pliant.torch.collate` does, and else it is a `Loader`. May be called before `start`."""
+        make = loader or getattr(collate, "pliant_loader", None) or Loader
+        return make(self, dataset, collate, **options)
+
+    def _commit(self, step: Step) -> Committed | None:
+        try:
+            committed = step._core.commit()
+            if committed is not None and self._committed is not None:
+                self._committed(step, committed)
+            return committed
+        except BaseException:
+            if step._core.is_final:
+                self._undone = step.index
+            raise
+
+
+def run_worker(train: Callable[[Session], object]) -> int:
+    """What the main part of most workers is: `sys.exit(pliant.elastic.run_worker(train))`. Calls `train` with a session that has joined the job,
+    and returns the exit code that the agent understands: 0, `exit_code` of an Error, which is said on stderr, or 1. A mistake of the user's
+    ends the job then, where another failure has the worker replaced. Log lines go to stderr, unless the program has set up `logging`."""
+    logger = logging.getLogger("pliant")
+    if not logging.getLogger().handlers and all(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        train(Session.attach())
+    except Error as error:
+        if error.__traceback__ is not None and error.exit_code == 1:
+            traceback.print_exc()
+        else:
+            print(error.message, file=sys.stderr)
+        return error.exit_code
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0

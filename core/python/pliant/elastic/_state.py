@@ -1,0 +1,66 @@
+"""What a program brings to a job, as protocols: any object that has these members will do."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Union
+
+if TYPE_CHECKING:
+    from pliant._core import Committed
+    from pliant.elastic._session import Step
+
+# An array by itself, or its type, shape and place: an address or anything that holds memory. See TrainingState.arrays.
+StateArray = Union[tuple[str, Any], tuple[str, str, Sequence[int], Any]]
+
+
+class TrainingState(Protocol):
+    """What every state has. `Session.start` takes it, and keeps it until the session ends.
+
+    All that must be equal on all ranks between two steps is in it: weights, optimizer, the program's own random numbers. What is large is in
+    arrays, which are copied from where they lie to where they lie, to workers that join and into snapshots; the rest is in the bytes of
+    SavedState. All calls come on the thread of the session, from within its calls.
+    """
+
+    @property
+    def gradient_size(self) -> int:
+        """Number of elements of a gradient. Read once, by `Session.start`."""
+
+    def arrays(self) -> Iterable[StateArray]:
+        """The arrays: `(name, array)` or `(name, dtype, shape, place)` each; the same names, types and shapes in the same order on all workers.
+
+        `name`: unique, of letters, digits and any of ".-_/:". `array`: anything with the buffer protocol or DLPack, dense in row-major order and
+        writable, in memory of the CPU or of the rank's device. `dtype`: "float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8",
+        "int8" or "bool". `place`: the address of the first element, or such an array of as many bytes.
+
+        Asked for by `Session.start` and `Session.renew_arrays` only: the memory stays where it is as long as the session is used. Arrays are kept
+        alive; who gives an address keeps what lies there. Pliant reads them in `Session.next` and `Step.commit`, for snapshots and for those who
+        join, and writes them in `Session.next` when this worker joins or begins from a snapshot.
+        """
+
+
+class SavedState(TrainingState, Protocol):
+    """A state that has a part that is no array. `save` comes with `load`."""
+
+    def save(self) -> bytes:
+        """All of the state that is no array: the same state, the same bytes. Called by `Session.next` where a snapshot is written or another
+        worker joins. What it raises keeps that snapshot from being written, and the job goes on: the exception is logged and `pliant run` says
+        so. Where it is raised as another worker joins, it comes out of `Session.next`, and this worker's process should end."""
+
+    def load(self, data: bytes) -> int | None:
+        """Replaces it by what `save` gave, on this or another worker. The arrays have been written before. Called by `Session.next` when this
+        worker joins or begins from a snapshot, before its first step there. Returns None, or how many bytes it has understood: fewer than there
+        are is an error, DATA_LOSS. What it raises comes out of `Session.next`."""
+
+
+class TrainerState(TrainingState, Protocol):
+    """What a state may have so that loops need not call it. Each of the three may be missing."""
+
+    def begin(self, step: Step) -> None:
+        """A step was handed out: `Session.next` calls it last. What it raises comes out there, and the next call hands the step out again."""
+
+    def backward(self, step: Step, rows: range, loss_sum: Any) -> None:
+        """Computes the gradient of `loss_sum`, the summed loss over `rows`, and hands it over: `step.add(rows, float(loss_sum), gradient)`, or
+        `step.add_piece` for each piece and `step.add(rows, float(loss_sum))`. `Step.backward` calls it with the micro-batch that is next."""
+
+    def committed(self, step: Step, committed: Committed) -> None:
+        """The step is final: `Step.commit` calls it before it returns. It puts the mean gradient where the optimizer looks for it, or updates
+        the weights itself. After an exception of it the worker does not hold the state of the job: the session hands out no more steps."""
