@@ -21,23 +21,6 @@ using Imported = nb::ndarray<nb::ro>;
   throw nb::type_error(message.c_str());
 }
 
-std::string name_of_type(nb::handle object) {
-  return nb::cast<std::string>(nb::str(object.type().attr("__name__")));
-}
-
-std::string dtype_name(nb::dlpack::dtype type) {
-  using Code = nb::dlpack::dtype_code;
-  const auto code = static_cast<Code>(type.code);
-  std::string name = "other";
-  if (code == Code::Int) name = "int";
-  if (code == Code::UInt) name = "uint";
-  if (code == Code::Float) name = "float";
-  if (code == Code::Bfloat) name = "bfloat";
-  if (code == Code::Complex) name = "complex";
-  if (code == Code::Bool) return "bool";
-  return name + std::to_string(type.bits);
-}
-
 /// Whether the CPU reads the memory of a device of this number.
 bool is_host(int device) {
   return device == nb::device::cpu::value || device == nb::device::cuda_host::value ||
@@ -159,6 +142,23 @@ std::optional<std::span<const int32_t>> viewed(const Imported& array) {
 }
 
 }  // namespace
+
+std::string name_of_type(nb::handle object) {
+  return nb::cast<std::string>(nb::str(object.type().attr("__name__")));
+}
+
+std::string dtype_name(nb::dlpack::dtype type) {
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(type.code);
+  std::string name = "other";
+  if (code == Code::Int) name = "int";
+  if (code == Code::UInt) name = "uint";
+  if (code == Code::Float) name = "float";
+  if (code == Code::Bfloat) name = "bfloat";
+  if (code == Code::Complex) name = "complex";
+  if (code == Code::Bool) return "bool";
+  return name + std::to_string(type.bits);
+}
 
 Lengths lengths_from(const AnyArray& given, const char* name) {
   Imported array = imported(given, name);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "nanobind.hpp"
@@ -16,6 +17,10 @@ namespace pliant::python {
 using AnyArray = nb::object;
 
 using IntArray = nb::ndarray<nb::numpy, const int64_t, nb::ndim<1>>;
+
+/// For messages: what `object` is, and the elements that it has, such as "float32".
+std::string name_of_type(nb::handle object);
+std::string dtype_name(nb::dlpack::dtype type);
 
 /// 32-bit integers that lie one after the other are viewed where they are and kept alive; all others are copied.
 /// `name` as in messages. Throws TypeError for what is no array of integers, kOutOfRange for a value beyond 32 bits.

@@ -6,6 +6,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "dataset.hpp"
 #include "failure.hpp"
 
 namespace pliant::python {
@@ -27,44 +28,6 @@ uint64_t digest_of(std::span<const int32_t> values, uint64_t seed) {
   return all;
 }
 
-using Given = std::optional<AnyArray>;
-
-/// Rows and costs that were made beforehand.
-struct Beforehand {
-  std::optional<std::pair<AnyArray, AnyArray>> rows;
-  Given costs;
-  Given row_costs;
-
-  /// Copies of them.
-  void add_to(Dataset& dataset) const {
-    if (rows) {
-      dataset.rows.offsets = integers_from(rows->first, "the offsets of rows");
-      dataset.rows.ids = integers_from(rows->second, "the ids of rows");
-      if (dataset.rows.empty()) throw wrong("rows is a pair of empty arrays; None stands for no rows");
-    }
-    if (costs) dataset.costs = costs_from(*costs, "costs");
-    if (row_costs) dataset.row_costs = costs_from(*row_costs, "row_costs");
-    const bool is_empty = (costs && dataset.costs.empty()) || (row_costs && dataset.row_costs.empty());
-    if (is_empty) throw wrong("costs are an empty array; None stands for no costs");
-  }
-};
-
-Dataset dataset_of(const PyConfig& config, const Given& lengths, const Given& loss_tokens, std::string source,
-                   uint64_t content) {
-  if (!lengths) {
-    if (loss_tokens) throw wrong("loss_tokens needs lengths beside it");
-    Dataset loaded = without_gil([&] { return load_dataset(config.config); });
-    if (content != 0) loaded.content = content;
-    return loaded;
-  }
-  Dataset made;
-  made.lengths = lengths_from(*lengths, "lengths");
-  if (loss_tokens) made.loss_tokens = lengths_from(*loss_tokens, "loss_tokens");
-  made.source = std::move(source);
-  made.content = content;
-  return made;
-}
-
 std::string_view text_of(const nb::bytes& bytes) {
   return {bytes.c_str(), bytes.size()};
 }
@@ -73,14 +36,10 @@ nb::bytes bytes_of(const std::string& text) {
   return nb::bytes(text.data(), text.size());
 }
 
-void make_batches(PyBatches* self, const PyConfig& config, const Plan& plan, const Given& lengths,
-                  const Given& loss_tokens, const std::string& source, uint64_t content,
-                  const std::optional<std::pair<AnyArray, AnyArray>>& rows, const Given& costs, const Given& row_costs,
-                  const std::optional<nb::bytes>& state) {
-  Dataset given = dataset_of(config, lengths, loss_tokens, source, content);
-  Beforehand{rows, costs, row_costs}.add_to(given);
-  Dataset complete = without_gil([&] { return complete_dataset(config.config, std::move(given)); });
-  auto dataset = std::make_shared<const PyDataset>(std::move(complete));
+void make_batches(PyBatches* self, const PyConfig& config, const Plan& plan, const GivenArray& lengths,
+                  const GivenArray& loss_tokens, const std::string& source, uint64_t content, const GivenPair& rows,
+                  const GivenArray& costs, const GivenArray& row_costs, const std::optional<nb::bytes>& state) {
+  const auto dataset = dataset_from(config.config, {lengths, loss_tokens, source, content, rows, costs, row_costs});
   const std::optional<std::string_view> saved = state ? std::optional(text_of(*state)) : std::nullopt;
   without_gil([&] {
     if (saved) {
@@ -99,6 +58,17 @@ PyBatch next_or_stop(PyBatches& self) {
   std::optional<Batch> next = self.next();
   if (!next) throw nb::stop_iteration();
   return lend(self, std::move(*next));
+}
+
+IntArray ids_of(nb::handle self, nb::handle rows) {
+  const Batch& batch = nb::cast<const PyBatch&>(self).batch;
+  const RowRange range = row_range_from(rows, "rows");
+  if (range.first < 0 || range.count > batch.size.rows - range.first) {
+    throw nb::index_error(("rows " + std::to_string(range.first) + " to " + std::to_string(range.first + range.count) +
+                           " of " + std::to_string(batch.size.rows))
+                              .c_str());
+  }
+  return view_of(batch.ids_of(range), self);
 }
 
 IntArray row_of(nb::handle self, int64_t row) {
@@ -196,6 +166,7 @@ void bind_batch(nb::module_& module) {
       .def_prop_ro("is_last", [](nb::handle self) { return pieces_of(self, &Piece::last); })
       .def("__len__", [](const PyBatch& self) { return self.batch.size.rows; })
       .def("row", &row_of, "row"_a)
+      .def("ids_of", &ids_of, "rows"_a)
       .def("__getitem__", &row_of, "row"_a)
       .def("__repr__", [](const PyBatch& self) {
         return "<pliant.Batch " + std::to_string(self.batch.index) + " of epoch " + std::to_string(self.batch.epoch) +

@@ -119,6 +119,7 @@ void bind_items(nb::module_& module);
 void bind_learning_rate(nb::module_& module);
 void bind_ledger(nb::module_& module);
 void bind_lengths(nb::module_& module);
+void bind_session(nb::module_& module);
 void bind_deepspeed(nb::module_& module);
 
 }  // namespace pliant::python

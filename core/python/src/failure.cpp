@@ -17,23 +17,29 @@ nb::object text_of(std::string_view message) {
   return made;
 }
 
+/// Makes errors, in Python.
+PyObject* maker = nullptr;
+
 }  // namespace
+
+nb::object python_error_of(const Error& error) {
+  return nb::borrow(maker)(static_cast<int>(error.status()), static_cast<int>(exit_code_of(error)),
+                           text_of(error.message()), error.options(), error.rank(), error.device());
+}
 
 void bind_failure(nb::module_& /*module*/) {
   // Never released: errors may come until the very end.
-  PyObject* const make = nb::object(nb::module_::import_("pliant._errors").attr("_from_core")).release().ptr();
+  maker = nb::object(nb::module_::import_("pliant._errors").attr("_from_core")).release().ptr();
   nb::register_exception_translator(
-      [](const std::exception_ptr& thrown, void* maker) {
+      [](const std::exception_ptr& thrown, void* /*unused*/) {
         try {
           std::rethrow_exception(thrown);
         } catch (const Error& error) {
-          const nb::object made = nb::borrow(static_cast<PyObject*>(maker))(
-              static_cast<int>(error.status()), static_cast<int>(exit_code_of(error)), text_of(error.message()),
-              error.options(), error.rank(), error.device());
+          const nb::object made = python_error_of(error);
           PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
         }
       },
-      make);
+      nullptr);
 }
 
 }  // namespace pliant::python

@@ -16,6 +16,9 @@ namespace pliant::python {
   return {Status::kInvalidArgument, std::move(message)};
 }
 
+/// `error` as pliant.Error. With the lock of the interpreter.
+[[nodiscard]] nb::object python_error_of(const Error& error);
+
 /// Core calls Python and turns what is thrown into words of its own. Kept here it comes out as it was.
 class Callback {
  public:

@@ -21,5 +21,6 @@ NB_MODULE(_core, module) {
   py::bind_learning_rate(module);
   py::bind_ledger(module);
   py::bind_lengths(module);
+  py::bind_session(module);
   py::bind_deepspeed(module);
 }

@@ -261,6 +261,9 @@ class Session(Iterator[Step]):
         """Declares data and state, the same on all workers. `lengths` and what goes with them are as for `pliant.Batches`; None: those that [data]
         of the config names. The first weights come from one worker and are copied to the others; after a restart they come from the snapshot.
         Raises Error (INVALID_ARGUMENT) for arrays that are none, and keeps nothing of `state` then: it may be tried again."""
+        attach = getattr(state, "attach", None)
+        if attach is not None:
+            attach(self)
         self._core.start(lengths, loss_tokens, source, content, rows, costs, row_costs, state)
         self._state = state
         self._begin = getattr(state, "begin", None)
@@ -304,12 +307,10 @@ class Session(Iterator[Step]):
         core = self._core.coming(ahead)
         return None if core is None else ComingStep(core)
 
-    def loader(self, dataset: Any, collate: Callable[[list[Any]], Any] | None = None, *, loader: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """A loader over `dataset`: `loader.of(step)` gives a batch for each micro-batch of the step that has rows. It is made by
-        `loader(session, dataset, collate, **options)`; where that is None by what `collate` names as its `pliant_loader`, as
-        `pliant.torch.collate` does, and else it is a `Loader`. May be called before `start`."""
-        make = loader or getattr(collate, "pliant_loader", None) or Loader
-        return make(self, dataset, collate, **options)
+    def loader(self, dataset: Any, collate: Callable[[list[Any]], Any] | None = None, *, num_workers: int = 0, **options: Any) -> Loader:
+        """A loader over `dataset`: `loader.of(step)` gives a batch for each micro-batch of the step that has rows. See `Loader` for the rest. May
+        be called before `start`."""
+        return Loader(self, dataset, collate, num_workers, **options)
 
     def _commit(self, step: Step) -> Committed | None:
         try:

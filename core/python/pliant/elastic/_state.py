@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 if TYPE_CHECKING:
     from pliant._core import Committed
-    from pliant.elastic._session import Step
+    from pliant.elastic._session import Session, Step
 
 # An array by itself, or its type, shape and place: an address or anything that holds memory. See TrainingState.arrays.
 StateArray = Union[tuple[str, Any], tuple[str, str, Sequence[int], Any]]
@@ -52,7 +52,10 @@ class SavedState(TrainingState, Protocol):
 
 
 class TrainerState(TrainingState, Protocol):
-    """What a state may have so that loops need not call it. Each of the three may be missing."""
+    """What a state may have so that loops need not call it. Each of them may be missing."""
+
+    def attach(self, session: Session) -> None:
+        """The state is about to be used: `Session.start` calls it first."""
 
     def begin(self, step: Step) -> None:
         """A step was handed out: `Session.next` calls it last. What it raises comes out there, and the next call hands the step out again."""

@@ -1,0 +1,135 @@
+// What is behind Session and Step of the package.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "bindings.hpp"
+#include "memory.hpp"
+#include "pliant/session.hpp"
+#include "raised.hpp"
+
+namespace pliant::python {
+
+/// What a program in Python brings to a job. Its arrays are asked for once: core asks at every step.
+class PyState final : public TrainingState {
+ public:
+  /// `raised`: of the session, and lives as long. Raises what the program does, and what is wrong with what it gives.
+  PyState(nb::object program, RaisedWithin& raised);
+
+  [[nodiscard]] uint64_t gradient_size() const override { return gradient_size_; }
+  [[nodiscard]] std::vector<StateArray> arrays() override { return named_.arrays; }
+  void save(std::ostream& out) const override;
+  void load(std::istream& in) override;
+
+  /// Asks for the arrays again. Throws kFailedPrecondition, and keeps the old ones, where they are others.
+  void renew_arrays();
+  [[nodiscard]] const nb::object& program() const { return program_; }
+
+ private:
+  nb::object program_;
+  nb::object save_;  ///< no object where there is none, and so load_
+  nb::object load_;
+  RaisedWithin& raised_;
+  uint64_t gradient_size_;
+  NamedArrays named_;
+};
+
+/// The session. Used by the thread that attached, in the process that did; at its end in another process it is left
+/// alone: the threads and the connection are the parent's.
+class PySession : public Serial {
+ public:
+  static constexpr const char* kName = "Session";
+  explicit PySession(Session attached) : session_(std::make_unique<Session>(std::move(attached))) {}
+  ~PySession();
+  PySession(const PySession&) = delete;
+  PySession& operator=(const PySession&) = delete;
+
+  /// Throws kFailedPrecondition in another thread or process.
+  void require_here() const;
+  /// What `work` returns of the session, without the lock of the interpreter: it may wait, and may call the program.
+  template <class Work>
+  auto call(Work&& work) {
+    require_here();
+    const Turn turn(*this, kName);
+    raised_.clear();
+    try {
+      if constexpr (std::is_void_v<decltype(work(*session_))>) {
+        without_gil([&] { work(*session_); });
+        raised_.settle();
+      } else {
+        auto made = without_gil([&] { return work(*session_); });
+        raised_.settle();
+        return made;
+      }
+    } catch (const Raised&) {
+      raised_.rethrow();
+    } catch (const Error& error) {
+      raised_.throw_behind(error);
+    }
+  }
+  /// The same of one that neither waits nor calls the program, with the lock.
+  template <class Work>
+  auto ask(Work&& work) {
+    require_here();
+    const Turn turn(*this, kName);
+    return work(*session_);
+  }
+  /// The session for what may be called within its calls, too.
+  [[nodiscard]] Session& within() {
+    require_here();
+    return *session_;
+  }
+
+  void start(nb::object state, std::shared_ptr<const PyDataset> dataset);
+  void renew_arrays();
+  /// False at the end of the job.
+  bool next();
+  void on_snapshot(nb::object before, nb::object after);
+  /// The batch of the step in hand, and of the one that is `ahead` of it: the same object each time.
+  nb::object batch_in_hand();
+  nb::object batch_of(const ComingStep& coming);
+
+  [[nodiscard]] uint64_t serial() const { return serial_; }
+  [[nodiscard]] Step& step_in_hand() const { return *step_; }
+  /// Has `piece` live until the device has read it.
+  void keep(PieceOfGradient piece) { read_later_.push_back(std::move(piece)); }
+  void drop_pieces() { read_later_.clear(); }
+
+  /// What the collector of garbage is to know of.
+  [[nodiscard]] std::vector<PyObject*> held() const;
+  /// It is reached from nowhere: what it holds goes, and with it cycles.
+  void clear();
+
+ private:
+  void end();
+  nb::object kept_batch(int64_t index, const Batch& batch);
+
+  const std::thread::id thread_ = std::this_thread::get_id();
+  RaisedWithin raised_;
+  nb::object before_;
+  nb::object after_;
+  std::unique_ptr<PyState> state_;  // outlives the session
+  std::unique_ptr<Session> session_;
+  std::shared_ptr<const PyDataset> dataset_;
+  int64_t epoch_ = -1;  // of the last step
+  Step* step_ = nullptr;
+  uint64_t serial_ = 0;                    // of the step in hand: rises with each
+  std::map<int64_t, nb::object> batches_;  // by step: that in hand, and those to come
+  std::vector<PieceOfGradient> read_later_;
+};
+
+/// Session::evaluated, with the rule by its name.
+void give_evaluation(Session& to, const std::string& name, double value, double weight, const std::string& rule);
+
+void bind_steps(nb::module_& module);
+void bind_next(nb::class_<PySession>& session);
+
+}  // namespace pliant::python

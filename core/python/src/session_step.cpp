@@ -1,0 +1,267 @@
+// Steps for Python: gradients go in, and the mean comes out, where they lie.
+#include <string>
+#include <string_view>
+
+#include "arrays.hpp"
+#include "dataset.hpp"
+#include "session.hpp"
+
+namespace pliant::python {
+
+namespace {
+
+constexpr uint64_t kMostWithLock = uint64_t{1} << 14U;  // elements, which are read in a few microseconds
+
+nb::object ranges_of(const std::vector<RowRange>& micro_batches) {
+  const nb::object range = nb::borrow(reinterpret_cast<PyObject*>(&PyRange_Type));
+  nb::list made;
+  for (const RowRange& rows : micro_batches) made.append(range(rows.first, rows.first + rows.count));
+  return nb::tuple(made);
+}
+
+template <class To>
+void give(To& to, void (To::*by_weight)(std::string_view, double, double),
+          void (To::*by_rule)(std::string_view, double, MetricRule), const std::string& name, double value,
+          double weight, const std::string& rule) {
+  if (rule == "mean") return (to.*by_weight)(name, value, weight);
+  MetricRule known = MetricRule::kSum;
+  if (rule == "max") known = MetricRule::kMax;
+  if (rule == "min") known = MetricRule::kMin;
+  if (known == MetricRule::kSum && rule != "sum")
+    throw wrong("rule is \"" + rule + "\"; it must be \"mean\", \"sum\", \"max\" or \"min\"");
+  (to.*by_rule)(name, value, known);
+}
+
+/// A step, until the next one is asked for; what it was by then may still be read.
+struct PyStep {
+  nb::object owner;
+  PySession* session;
+  uint64_t serial;
+  int64_t index;
+  int64_t rank;
+  int64_t world_size;
+  int64_t shares;
+  double learning_rate;
+  std::vector<RowRange> micros;
+  nb::object ranges{};  ///< of micros, once they were asked for
+  size_t added = 0;
+  bool is_voted = false;  ///< commit was called
+  bool is_final = false;
+
+  /// The step of core. Throws kFailedPrecondition where it is over.
+  [[nodiscard]] Step& in_hand() const {
+    session->require_here();
+    if (serial == session->serial()) return session->step_in_hand();
+    throw Error(Status::kFailedPrecondition,
+                "step " + std::to_string(index) + " is over: Session.next was called after it");
+  }
+  /// The same of one that takes gradients.
+  [[nodiscard]] Step& open() const {
+    Step& step = in_hand();
+    if (!is_voted) return step;
+    throw Error(Status::kFailedPrecondition,
+                "Step.commit was called for step " + std::to_string(index) + ": ask Session.next for what comes now");
+  }
+  nb::object rows_of_micros() {
+    if (!ranges.is_valid()) ranges = ranges_of(micros);
+    return ranges;
+  }
+  [[nodiscard]] RowRange rows_from(nb::handle rows) const {
+    if (ranges.is_valid() && added < micros.size() &&
+        PyTuple_GetItem(ranges.ptr(), static_cast<Py_ssize_t>(added)) == rows.ptr())
+      return micros[added];
+    return row_range_from(rows, "rows");
+  }
+};
+
+/// What `work` returns, without the lock where it may take its time.
+template <class Work>
+auto lend_lock(bool takes_long, Work&& work) {
+  if (takes_long) return without_gil(std::forward<Work>(work));
+  return work();
+}
+
+void add(PyStep& self, nb::handle rows, double loss_sum, nb::handle gradient) {
+  Step& step = self.open();
+  const RowRange own = self.rows_from(rows);
+  if (gradient.is_none()) {
+    const Turn turn(*self.session, PySession::kName);
+    step.add(own, loss_sum);
+  } else {
+    PieceOfGradient piece = piece_from(gradient, 0, nb::none(), nb::none(), "gradient");
+    const GradientPiece& whole = piece.piece;
+    const Turn turn(*self.session, PySession::kName);
+    lend_lock(whole.count > kMostWithLock, [&] {
+      // Of a device, or of 16 bits, it is a piece that must be all.
+      if (piece.is_on_host && whole.dtype == DType::kF32) {
+        return step.add(own, loss_sum, {static_cast<const float*>(whole.data), static_cast<size_t>(whole.count)});
+      }
+      step.add(own, loss_sum, whole);
+    });
+    if (!piece.is_on_host) self.session->keep(std::move(piece));
+  }
+  ++self.added;
+}
+
+void add_piece(PyStep& self, nb::handle rows, nb::handle offset, nb::handle given, nb::handle count, nb::handle dtype) {
+  Step& step = self.open();
+  const RowRange own = self.rows_from(rows);
+  PieceOfGradient piece = piece_from(given, count_from(offset, "offset"), count, dtype, "piece");
+  const Turn turn(*self.session, PySession::kName);
+  lend_lock(piece.piece.count > kMostWithLock, [&] { step.add_piece(own, piece.piece); });
+  if (!piece.is_on_host) self.session->keep(std::move(piece));
+}
+
+struct PyCommitted {
+  nb::object owner;
+  PySession* session;
+  uint64_t serial;
+  Committed committed;
+
+  [[nodiscard]] const Committed& valid() const {
+    session->require_here();
+    if (serial == session->serial()) return committed;
+    throw Error(Status::kFailedPrecondition,
+                "the gradient of a step is there until Session.next is called: copy what is needed longer");
+  }
+};
+
+using FloatArray = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
+using DeviceArray = nb::ndarray<float, nb::ndim<1>>;
+
+/// The mean is the program's until the next step: nothing reads it meanwhile.
+float* writable(std::span<const float> gradient) {
+  return const_cast<float*>(gradient.data());
+}
+
+nb::object gradient_of(const PyCommitted& self) {
+  const Committed& committed = self.valid();
+  const auto gradient = without_gil([&] { return committed.gradient(); });
+  return nb::cast(FloatArray(writable(gradient), {gradient.size()}, self.owner));
+}
+
+nb::object device_gradient_of(const PyCommitted& self) {
+  const auto gradient = self.valid().device_gradient();
+  Session& session = self.session->within();
+  const std::string& name = session.config().use("accelerator");
+  int place = nb::device::cpu::value;
+  if (name == "cuda") place = nb::device::cuda::value;
+  if (name == "level_zero") place = nb::device::oneapi::value;
+  const int number = place == nb::device::cpu::value ? 0 : session.device();
+  return nb::cast(
+      DeviceArray(writable(gradient), {gradient.size()}, self.owner, {}, nb::dtype<float>(), place, number));
+}
+
+nb::object commit(PyStep& self) {
+  Step& step = self.open();
+  self.is_voted = true;
+  const std::optional<Committed> committed = self.session->call([&](Session&) { return step.commit(); });
+  self.session->drop_pieces();
+  if (!committed) return nb::none();
+  self.is_final = true;
+  return nb::cast(PyCommitted{self.owner, self.session, self.serial, *committed});
+}
+
+struct PyComing {
+  int64_t index;
+  nb::object batch;
+  nb::object micro_batches;
+  int64_t shares;
+};
+
+nb::object next(nb::object self) {
+  auto& session = nb::cast<PySession&>(self);
+  if (!session.next()) return nb::none();
+  const Step& step = session.step_in_hand();
+  return nb::cast(PyStep{.owner = std::move(self),
+                         .session = &session,
+                         .serial = session.serial(),
+                         .index = step.index(),
+                         .rank = step.rank(),
+                         .world_size = step.world_size(),
+                         .shares = step.shares(),
+                         .learning_rate = step.learning_rate(),
+                         .micros = step.micro_batches()});
+}
+
+nb::object coming(PySession& self, int64_t ahead) {
+  const ComingStep* const found = self.call([&](Session& of) { return of.coming(ahead); });
+  if (found == nullptr) return nb::none();
+  return nb::cast(PyComing{found->index, self.batch_of(*found), ranges_of(found->micro_batches), found->shares});
+}
+
+/// A state may keep a step, and so a session that keeps the state: the collector of garbage is to see it.
+template <class OfSession>
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(reinterpret_cast<PyObject*>(Py_TYPE(self)));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<OfSession>(self)->owner.ptr());
+  return 0;
+}
+
+PyType_Slot kStepSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<PyStep>)}, {0, nullptr}};
+PyType_Slot kCommittedSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<PyCommitted>)}, {0, nullptr}};
+
+}  // namespace
+
+void give_evaluation(Session& to, const std::string& name, double value, double weight, const std::string& rule) {
+  give<Session>(to, &Session::evaluated, &Session::evaluated, name, value, weight, rule);
+}
+
+void bind_steps(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<PyCommitted>(module, "Committed", nb::type_slots(kCommittedSlots))
+      .def_prop_ro("loss", [](const PyCommitted& self) { return self.committed.loss; })
+      .def_prop_ro("gradient", &gradient_of)
+      .def_prop_ro("device_gradient", &device_gradient_of)
+      .def_prop_ro("address", [](const PyCommitted& self) {
+        return reinterpret_cast<uintptr_t>(self.valid().device_gradient().data());
+      });
+  nb::class_<PyComing>(module, "ComingStep")
+      .def_ro("index", &PyComing::index)
+      .def_ro("batch", &PyComing::batch)
+      .def_ro("micro_batches", &PyComing::micro_batches)
+      .def_ro("shares", &PyComing::shares);
+  nb::class_<PyStep>(module, "Step", nb::type_slots(kStepSlots))
+      .def_ro("index", &PyStep::index)
+      .def_prop_ro("batch",
+                   [](const PyStep& self) {
+                     static_cast<void>(self.in_hand());
+                     return self.session->batch_in_hand();
+                   })
+      .def_prop_ro("micro_batches", &PyStep::rows_of_micros)
+      .def_prop_ro("pending",
+                   [](PyStep& self) -> nb::object {
+                     if (self.added >= self.micros.size()) return nb::none();
+                     return nb::tuple(self.rows_of_micros())[self.added];
+                   })
+      .def_ro("rank", &PyStep::rank)
+      .def_ro("world_size", &PyStep::world_size)
+      .def_ro("shares", &PyStep::shares)
+      .def_ro("learning_rate", &PyStep::learning_rate)
+      .def_ro("is_final", &PyStep::is_final)
+      .def(
+          "scaling",
+          [](const PyStep& self, const std::optional<double>& base_lr) {
+            const Step& step = self.in_hand();
+            return base_lr ? step.scaling(*base_lr) : step.scaling();
+          },
+          "base_lr"_a = nb::none())
+      .def("add", &add, "rows"_a, "loss_sum"_a, "gradient"_a = nb::none())
+      .def("add_piece", &add_piece, "rows"_a, "offset"_a, "piece"_a, "count"_a = nb::none(), "dtype"_a = nb::none())
+      .def(
+          "metric",
+          [](const PyStep& self, const std::string& name, double value, double weight, const std::string& rule) {
+            Step& step = self.in_hand();
+            const Turn turn(*self.session, PySession::kName);
+            give<Step>(step, &Step::metric, &Step::metric, name, value, weight, rule);
+          },
+          "name"_a, "value"_a, "weight"_a = 1.0, "rule"_a = "mean")
+      .def("commit", &commit);
+}
+
+void bind_next(nb::class_<PySession>& session) {
+  using namespace nb::literals;
+  session.def("next", &next).def("coming", &coming, "ahead"_a);
+}
+
+}  // namespace pliant::python
