@@ -8,7 +8,7 @@ import pytest
 import pliant._core
 
 STUB = ast.parse(pathlib.Path(pliant._core.__file__).with_name("_core.pyi").read_text())
-OWN = {"__init__", "__len__", "__getitem__", "__iter__", "__next__", "__eq__", "__hash__", "__contains__"}
+OWN = {"__init__", "__len__", "__getitem__", "__iter__", "__next__", "__eq__", "__hash__", "__contains__", "__enter__", "__exit__"}
 
 
 def stubbed(body):

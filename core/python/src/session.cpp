@@ -108,7 +108,9 @@ void PySession::end() {
 
 std::vector<PyObject*> PySession::held() const {
   std::vector<PyObject*> all{before_.ptr(), after_.ptr()};
-  if (state_) all.push_back(state_->program().ptr());
+  if (state_) {
+    for (PyObject* const one : state_->held()) all.push_back(one);
+  }
   return all;
 }
 
@@ -234,7 +236,7 @@ void bind_session(nb::module_& module) {
           "reason"_a)
       .def("on_snapshot", &PySession::on_snapshot, "before"_a.none(), "after"_a.none())
       .def("start", &start, "lengths"_a.none(), "loss_tokens"_a.none(), "source"_a, "content"_a, "rows"_a.none(),
-           "costs"_a.none(), "row_costs"_a.none(), "state"_a)
+           "costs"_a.none(), "row_costs"_a.none(), "state"_a.none())
       .def("renew_arrays", &PySession::renew_arrays);
   bind_next(session);
 }

@@ -1,6 +1,7 @@
 // What is behind Session and Step of the package.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -31,7 +32,8 @@ class PyState final : public TrainingState {
 
   /// Asks for the arrays again. Throws kFailedPrecondition, and keeps the old ones, where they are others.
   void renew_arrays();
-  [[nodiscard]] const nb::object& program() const { return program_; }
+  /// What the collector of garbage is to know of; NULL stands for none.
+  [[nodiscard]] std::array<PyObject*, 3> held() const { return {program_.ptr(), save_.ptr(), load_.ptr()}; }
 
  private:
   nb::object program_;
@@ -98,6 +100,7 @@ class PySession : public Serial {
   nb::object batch_of(const ComingStep& coming);
 
   [[nodiscard]] uint64_t serial() const { return serial_; }
+  [[nodiscard]] uint64_t gradient_size() const { return state_->gradient_size(); }
   [[nodiscard]] Step& step_in_hand() const { return *step_; }
   /// Has `piece` live until the device has read it.
   void keep(PieceOfGradient piece) { read_later_.push_back(std::move(piece)); }

@@ -90,6 +90,10 @@ void add(PyStep& self, nb::handle rows, double loss_sum, nb::handle gradient) {
   } else {
     PieceOfGradient piece = piece_from(gradient, 0, nb::none(), nb::none(), "gradient");
     const GradientPiece& whole = piece.piece;
+    if (const uint64_t size = self.session->gradient_size(); whole.count != size) {
+      throw wrong("the gradient has " + std::to_string(whole.count) + " elements, but gradient_size of the state is " +
+                  std::to_string(size) + "; give all of it, or pieces by Step.add_piece");
+    }
     const Turn turn(*self.session, PySession::kName);
     lend_lock(whole.count > kMostWithLock, [&] {
       // Of a device, or of 16 bits, it is a piece that must be all.
@@ -127,7 +131,7 @@ struct PyCommitted {
 };
 
 using FloatArray = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
-using DeviceArray = nb::ndarray<float, nb::ndim<1>>;
+using DeviceArray = nb::ndarray<nb::array_api, float, nb::ndim<1>>;
 
 /// The mean is the program's until the next step: nothing reads it meanwhile.
 float* writable(std::span<const float> gradient) {

@@ -219,6 +219,49 @@ def run_child(options):
     return {"seconds": took, "bytes": resident() - before}
 
 
+STEPS = """config_version = 1
+[run]
+attach = "required"
+[elasticity]
+use = "exact"
+[elasticity.exact]
+max_train_batch_size = 8
+micro_batch_sizes = [8]
+[lr]
+use = "none"
+base_lr = 0.001
+[app]
+sequences = {sequences}
+first = {first}
+"""
+
+
+def session_steps(table, options, folder):
+    """What a step costs in Python beside the same step in C++: the job has one worker, which computes next to nothing."""
+    peer = options.build / "bench/session_steps"
+    if not peer.exists():
+        table.leave_out("steps of a session", f"{peer} is not built (ninja session_steps)")
+        return
+    steps = min(4000, options.sequences // 100)
+    (folder / "steps.toml").write_text(STEPS.format(sequences=8 * steps, first=steps // 8), encoding="utf-8")
+    commands = {"C++": [peer], "Python": [sys.executable, "-B", pathlib.Path(__file__).with_name("session_steps.py")]}
+    found = {name: [] for name in commands}
+    for turn in range(options.repetitions):
+        for name, command in sorted(commands.items(), reverse=turn % 2 == 1):
+            logs = folder / f"runs-{name}-{turn}"
+            subprocess.run([options.build / "bin/pliant", "run", folder / "steps.toml", "--json", "--log-dir", logs, "--", *command], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            (log,) = logs.glob("*/*/logs/*")
+            took, total = log.read_text(encoding="utf-8").split()
+            if int(total) != 8 * steps * (8 * steps - 1) // 2:
+                raise RuntimeError(f"{log} is not of the whole data")
+            found[name].append(float(took))
+    note = f"1 worker, {steps:,} steps, 1,000 elements"
+    for name, times in found.items():
+        table.add(f"a step of a session in {name}", times, "us", note)
+    table.add("what Python adds to a step, of each turn", [one - other for one, other in zip(found["Python"], found["C++"])], "us", note)
+
+
 def lengths_from_numpy(table, options, folder):
     import numpy
     import pliant
@@ -370,7 +413,7 @@ def main():
         for part in (imports, micro_batches, balanced_steps, state, c_calls):
             print(f"{part.__name__}...", file=sys.stderr, flush=True)
             part(table, options)
-        for part in (lengths_from_numpy, sizes):
+        for part in (session_steps, lengths_from_numpy, sizes):
             print(f"{part.__name__}...", file=sys.stderr, flush=True)
             part(table, options, pathlib.Path(folder))
     document.update(rows=table.rows, left_out=table.left_out)

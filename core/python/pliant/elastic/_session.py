@@ -105,7 +105,7 @@ class Step:
 
     @property
     def shares(self) -> int:
-        """A number that rises whenever rows may be shared out anew: what `Session.coming` said under another one need not hold."""
+        """A number that rises whenever rows may be shared out again: what `Session.coming` said under another one need not hold."""
         return self._core.shares
 
     @property
@@ -229,7 +229,7 @@ class Session(Iterator[Step]):
 
     @property
     def last_evaluation(self) -> Evaluation | None:
-        """The last evaluation that a commit has told of; the same on all ranks that have made that commit."""
+        """The last evaluation that came with a commit; the same on all ranks that have made that commit."""
         found = self._core.last_evaluation
         return None if found is None else Evaluation(*found)
 
@@ -276,7 +276,7 @@ class Session(Iterator[Step]):
         self._core.renew_arrays()
 
     def next(self) -> Step | None:
-        """The next step for this worker; None when the job is done or was told to stop. Blocks while this worker is a spare. A step that was not
+        """The next step for this worker; None when the job is done or was stopped. Blocks while this worker is a spare. A step that was not
         committed is handed out again. Raises Error (PEER_LOST) when the agent is gone: the process has one second to end then."""
         if self._undone is not None:
             raise Error(
@@ -313,13 +313,14 @@ class Session(Iterator[Step]):
         return Loader(self, dataset, collate, num_workers, **options)
 
     def _commit(self, step: Step) -> Committed | None:
+        was_final = step._core.is_final
         try:
             committed = step._core.commit()
             if committed is not None and self._committed is not None:
                 self._committed(step, committed)
             return committed
         except BaseException:
-            if step._core.is_final:
+            if step._core.is_final and not was_final:
                 self._undone = step.index
             raise
 

@@ -32,18 +32,19 @@ class TrainingState(Protocol):
         "int8" or "bool". `place`: the address of the first element, or such an array of as many bytes.
 
         Asked for by `Session.start` and `Session.renew_arrays` only: the memory stays where it is as long as the session is used. Arrays are kept
-        alive; who gives an address keeps what lies there. Pliant reads them in `Session.next` and `Step.commit`, for snapshots and for those who
-        join, and writes them in `Session.next` when this worker joins or begins from a snapshot.
+        alive; of an address the program keeps alive what lies there. Pliant reads them in `Session.next`, for snapshots, digests and workers
+        that join, and writes them in `Session.next` when this worker joins or begins from a snapshot.
         """
 
 
 class SavedState(TrainingState, Protocol):
-    """A state that has a part that is no array. `save` comes with `load`."""
+    """A state that has more than arrays. `save` comes with `load`."""
 
     def save(self) -> bytes:
-        """All of the state that is no array: the same state, the same bytes. Called by `Session.next` where a snapshot is written or another
-        worker joins. What it raises keeps that snapshot from being written, and the job goes on: the exception is logged and `pliant run` says
-        so. Where it is raised as another worker joins, it comes out of `Session.next`, and this worker's process should end."""
+        """All of the state beside the arrays: the same state, the same bytes. Called by `Session.next` where a snapshot is written, where
+        another worker joins and where states are compared ([run] digest_every: each step, unless that says otherwise), so it should be small.
+        What it raises for a snapshot keeps that from being written, and the job goes on: the exception is logged and `pliant run` says so. Else
+        it comes out of `Session.next`, and this worker's process should end."""
 
     def load(self, data: bytes) -> int | None:
         """Replaces it by what `save` gave, on this or another worker. The arrays have been written before. Called by `Session.next` when this

@@ -1,0 +1,86 @@
+"""a loop in Python whose workers are killed, join and resume ends with the weights of one that nothing disturbed."""
+import json
+import os
+import pathlib
+import subprocess
+
+import elastic_jobs
+import pytest
+from elastic_jobs import STEPS, check_whole
+
+IS_THOROUGH = os.environ.get("PLIANT_THOROUGH_TESTS") == "1"
+POINTS = ("forward", "reduce", "vote", "commit", "apply")
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return elastic_jobs.reference_of(tmp_path_factory.mktemp("elastic"))
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4] if IS_THOROUGH else [4])
+def test_the_weights_are_those_of_one_worker(tmp_path, reference, workers):
+    check_whole(elastic_jobs.run(tmp_path / "job", workers=workers), reference, workers)
+
+
+# Of what a test has the time for: each point once, by one rank or another.
+KILLS = [[(point, rank)] for point in (*POINTS, "snapshot") for rank in (0, 2)] if IS_THOROUGH else [
+    [("forward", 0), ("vote", 2)], [("reduce", 2), ("apply", 0)], [("commit", 1)]]
+
+
+@pytest.mark.parametrize("kills", KILLS, ids=["-".join(point for point, _ in kills) for kills in KILLS])
+def test_a_worker_that_is_killed_at_any_point_of_a_step_is_replaced(tmp_path, reference, kills):
+    options = [f"--inject=kill:rank={rank},step={9 + at},at={point}" for at, (point, rank) in enumerate(kills)]
+    job = elastic_jobs.run(tmp_path / "job", workers=4, options=options, settings="snapshot_every = 3")
+    check_whole(job, reference)
+    assert job.summary["restarts"] == len(kills)
+
+
+def test_where_all_are_killed_the_job_goes_back_to_its_snapshot(tmp_path, reference):
+    kills = [f"--inject=kill:rank={rank},step=13,at=apply" for rank in range(2)]
+    job = elastic_jobs.run(tmp_path / "job", workers=2, options=kills, settings="snapshot_every = 5")
+    check_whole(job, reference, 2)
+
+
+STOPPED = """
+    session.start(LENGTHS, state=toy)
+    for step in session:
+        add_all(step, toy)
+        if step.index == 7:  # as a terminal does it, where the agent and all workers get the signal
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            if step.rank == 0:
+                os.kill(os.getppid(), signal.SIGINT)
+        if committed := step.commit():
+            toy.apply(committed.gradient, step.learning_rate)
+"""
+
+
+def test_a_signal_to_all_stops_the_job_whole_and_it_goes_on_at_another_size(tmp_path, reference):
+    folder = tmp_path / "job"
+    stopped = elastic_jobs.run(folder, STOPPED, workers=3)
+    assert stopped.code == 130 and stopped.summary["outcome"] == "stopped", stopped.err + stopped.said
+    assert 8 <= stopped.summary["steps"] < STEPS
+    assert stopped.summary["restarts"] == 0 and "Traceback" not in stopped.said
+    resumed = elastic_jobs.run(folder, workers=2, options=["--resume"])
+    check_whole(resumed, reference)
+    assert resumed.summary["resumed_from"] == stopped.summary["steps"]
+
+
+def test_the_sample_learns_and_a_killed_worker_changes_no_bit(tmp_path):
+    program = pathlib.Path(os.environ["PLIANT_TEST_BIN"]) / "pliant"
+    config = pathlib.Path(os.environ["PLIANT_TEST_SOURCE"]) / "samples/python_elastic/pliant.toml"
+
+    def run(name, *options):
+        command = [program, "run", config, "--json", "--log-dir", tmp_path / name, "--set", "run.digest_every=1", *options]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    killed = run("killed", "--inject", "kill:rank=2,step=20")
+    assert killed["restarts"] == 1 and killed["samples_used_once"] == 4000
+    alone = run("alone", "--workers", "1")
+    audit = subprocess.run([program, "audit", killed["directory"], "--against", alone["directory"], "--json"], stdout=subprocess.PIPE, text=True, check=False)
+    against = json.loads(audit.stdout)["against"]
+    assert against["equal"] and against["states"] > 0, against
+    logs = "".join(file.read_text() for file in pathlib.Path(alone["directory"]).glob("logs/*"))
+    assert float(logs.split("%")[0].split()[-1]) > 75, logs
