@@ -49,21 +49,21 @@ bool Schedule::fits(const ModuleUse& visit, int64_t room) const {
 }
 
 /// The visit that comes next, where each of its parameters would be gathered, or none.
-bool Schedule::prefetch_visit(Ahead& ahead, sdk::Actions& actions) {
+bool Schedule::prefetch_visit(uint32_t group, uint32_t number, int64_t room, int64_t& elements, sdk::Actions& actions) {
   const uint32_t step = queue_.next().step;
   if (queue_.has_begun(step)) return false;
   const ModuleUse& visit = use_of(trace_[step]);
   const Parameters::Standing standing = parameters_.standing_ahead(visit);
   if (standing == Parameters::Standing::kMixed) return false;
   if (standing == Parameters::Standing::kAway) {
-    if (!fits(visit, ahead.room - ahead.elements)) return false;
-    if (ahead.group == kFirstGroup) {
+    if (!fits(visit, room - elements)) return false;
+    if (group == kFirstGroup) {
       actions.append(visit.gathers);
     } else {
-      for (const uint32_t parameter : visit.numbers) actions.gather(parameter, ahead.group, true);
+      for (const uint32_t parameter : visit.numbers) actions.gather(parameter, group, true);
     }
-    parameters_.gather_all(visit, ahead.number);
-    ahead.elements += static_cast<int64_t>(visit.elements);
+    parameters_.gather_all(visit, number);
+    elements += static_cast<int64_t>(visit.elements);
   }
   queue_.take_visit(step);
   return true;
@@ -73,12 +73,27 @@ void Schedule::prefetch(sdk::Actions& actions) {
   const int64_t room = std::min(options_.max_live - live_, options_.prefetch_bucket);
   if (queue_.at_end() || room <= 0) return;
   const bool by_visit = !swapping_.on() && queue_.is_of(*layout_);
+  const uint32_t group = actions.new_group();
+  const uint32_t number = parameters_.new_gather();
+  int64_t elements = 0;
+  while (by_visit && !queue_.at_end() && elements < room && prefetch_visit(group, number, room, elements, actions)) {
+  }
+  if (queue_.at_end() || elements >= room) {
+    live_ += elements;
+    return;
+  }
+  prefetch_slowly({group, number, room, elements}, by_visit, actions);
+}
+
+/// From the first visit on of whose parameters some are here and some away, or that does not fit.
+void Schedule::prefetch_slowly(Ahead ahead, bool by_visit, sdk::Actions& actions) {
   empty_.clear();  // a call that failed may have left some
-  Ahead ahead{actions.new_group(), parameters_.new_gather(), room};
   const size_t from = queue_.taken();
-  bool goes_on = true;
-  while (goes_on && !queue_.at_end() && ahead.elements < room) {
-    goes_on = (by_visit && prefetch_visit(ahead, actions)) || prefetch_one_by_one(ahead, actions);
+  while (prefetch_one_by_one(ahead, actions) && !queue_.at_end() && ahead.elements < ahead.room) {
+    while (by_visit && !queue_.at_end() && ahead.elements < ahead.room &&
+           prefetch_visit(ahead.group, ahead.number, ahead.room, ahead.elements, actions)) {
+    }
+    if (queue_.at_end() || ahead.elements >= ahead.room) break;
   }
   live_ += ahead.elements;
   if (!empty_.empty()) gather_empty(ahead, actions);
@@ -268,17 +283,6 @@ void Schedule::leave_recomputed(uint32_t module, Decision* decision, sdk::Action
     if (!stays(parameter)) release(parameter, actions);
   }
   if (decision != nullptr) Releases::align(*decision, use.slices, layout_->version());
-}
-
-void Schedule::note_backward(uint32_t module) {
-  if (std::exchange(entered_[module].backward, true)) return;
-  backward_.push_back(module);
-}
-
-void Schedule::forget_backward(uint32_t module) {
-  if (!std::exchange(entered_[module].backward, false)) return;
-  if (backward_.back() == module) return backward_.pop_back();
-  backward_.erase(std::find(backward_.rbegin(), backward_.rend(), module).base() - 1);
 }
 
 bool Schedule::same_state(const Schedule& other) const {

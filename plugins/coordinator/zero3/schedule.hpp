@@ -1,9 +1,11 @@
 // DeepSpeed's PartitionedParameterCoordinator as a state machine: a pass is recorded, the next ones follow the trace.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "fetch_queue.hpp"
@@ -82,7 +84,9 @@ class Schedule {
   [[gnu::always_inline]] inline void take_off_queue(const ModuleUse& use);
   void take_off_queue_slowly(Numbers used);
   [[gnu::always_inline]] inline void prefetch(sdk::Actions& actions);
-  [[nodiscard]] [[gnu::always_inline]] inline bool prefetch_visit(Ahead& ahead, sdk::Actions& actions);
+  [[nodiscard]] [[gnu::always_inline]] inline bool prefetch_visit(uint32_t group, uint32_t number, int64_t room,
+                                                                  int64_t& elements, sdk::Actions& actions);
+  void prefetch_slowly(Ahead ahead, bool by_visit, sdk::Actions& actions);
   [[nodiscard]] bool prefetch_one_by_one(Ahead& ahead, sdk::Actions& actions);
   void gather_ahead(uint32_t parameter, Ahead& ahead, sdk::Actions& actions);
   void gather_empty(Ahead& ahead, sdk::Actions& actions);
@@ -119,8 +123,14 @@ class Schedule {
   }
   void begin_use(const sdk::Visit& visit, const ModuleUse& use, sdk::Actions& actions);
   [[nodiscard]] const ModuleUse& use_of(uint32_t module) const { return uses_[module]; }
-  void note_backward(uint32_t module);
-  void forget_backward(uint32_t module);
+  void note_backward(uint32_t module) {
+    if (!std::exchange(entered_[module].backward, true)) backward_.push_back(module);
+  }
+  void forget_backward(uint32_t module) {
+    if (!std::exchange(entered_[module].backward, false)) return;
+    if (backward_.back() == module) return backward_.pop_back();
+    backward_.erase(std::find(backward_.rbegin(), backward_.rend(), module).base() - 1);
+  }
   /// The trace has the module as the visit that comes next.
   [[nodiscard]] bool is_next(uint32_t module) const {
     const auto step = static_cast<size_t>(step_);

@@ -133,13 +133,19 @@ class Actions {
   /// Actions that an earlier answer had.
   void append(std::span<const pliant_action> actions) {
     constexpr size_t kFew = 32;  // a call of memmove would take longer
-    constexpr size_t kPair = 2;  // three moves of 16 bytes
-    if (!has_room(actions.size())) refuse();
     const pliant_action* from = actions.data();
-    size_t left = actions.size();
-    for (; left >= kPair && left <= kFew; left -= kPair, from += kPair, next_ += kPair)
-      std::memcpy(next_, from, kPair * sizeof(pliant_action));
-    next_ = std::copy_n(from, left, next_);
+    const pliant_action* const end = from + actions.size();
+    const auto* const first = reinterpret_cast<const std::byte*>(from);
+    const auto bytes = static_cast<size_t>(reinterpret_cast<const std::byte*>(end) - first);
+    if (room() < bytes) refuse();
+    if (bytes > kFew * sizeof(pliant_action)) {
+      next_ = std::copy(from, end, next_);
+      return;
+    }
+    pliant_action* to = next_;
+    for (; from + 1 < end; from += 2, to += 2) std::memcpy(to, from, 2 * sizeof(pliant_action));
+    if (from != end) *to++ = *from;
+    next_ = to;
   }
   /// The answer so far.
   [[nodiscard]] std::span<const pliant_action> written() const {
@@ -175,10 +181,11 @@ class Actions {
 
  private:
   /// In bytes: a division by the size of an action would take as long as writing one.
-  [[nodiscard]] bool has_room(size_t actions) const {
+  [[nodiscard]] size_t room() const {
     const auto* const from = reinterpret_cast<const std::byte*>(next_);
-    return static_cast<size_t>(reinterpret_cast<const std::byte*>(end_) - from) >= actions * sizeof(pliant_action);
+    return static_cast<size_t>(reinterpret_cast<const std::byte*>(end_) - from);
   }
+  [[nodiscard]] bool has_room(size_t actions) const { return room() >= actions * sizeof(pliant_action); }
   void add(const pliant_action& action) {
     if (next_ == end_) refuse();
     *next_++ = action;
