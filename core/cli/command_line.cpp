@@ -85,6 +85,7 @@ void declare(CLI::App& app, Invocation& invocation) {
   add_audit(app, invocation);
   add_report(app, invocation);
   add_trace(app, invocation);
+  add_snapshot(app, invocation);
   add_plugin(app, invocation);
   add_accel(app, invocation);
   add_coordinator(app, invocation);

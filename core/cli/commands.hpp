@@ -36,6 +36,7 @@ void add_version(CLI::App& app, Invocation& invocation);
 void add_run(CLI::App& app, Invocation& invocation);
 void add_audit(CLI::App& app, Invocation& invocation);
 void add_report(CLI::App& app, Invocation& invocation);
+void add_snapshot(CLI::App& app, Invocation& invocation);
 void add_accel(CLI::App& app, Invocation& invocation);
 void add_coordinator(CLI::App& app, Invocation& invocation);
 void add_trace(CLI::App& app, Invocation& invocation);

@@ -492,6 +492,18 @@ TEST_CASE("tinylm in shards writes its weights by name, and another job begins f
   CHECK(after_four.find("\"dtype\":\"F32\"") != std::string::npos);
   CHECK(bytes_of(file(2)).size() == after_four.size());
   CHECK(bytes_of(file(2)) != after_four);
+  // Its last snapshot has the same weights, beside the optimizer's state.
+  const auto tensors_of = [](const std::string& bytes) {
+    size_t header = 0;
+    for (size_t i = 8; i-- > 0;) header = header << 8 | static_cast<unsigned char>(bytes.at(i));
+    return bytes.substr(8 + header);
+  };
+  const std::string exported = (job.folder() / "exported.safetensors").string();
+  const Ended written = job.run({"snapshot", "export", job.latest().string(), "-o", exported, "--json"});
+  INFO(written.err);
+  REQUIRE(written.exit_code == 0);
+  CHECK(written.summary.at("step") == 4);
+  CHECK(tensors_of(bytes_of(exported)) == tensors_of(after_four));
   // Of a step that is lost as a worker dies there is nothing to write.
   std::vector<std::string> dies = arguments("2", {"run.max_steps=4", "app.export_every=1", "run.snapshot_every=1"});
   dies.insert(dies.end(), {"--show-logs", "--inject", "kill:rank=1,step=2,at=vote"});

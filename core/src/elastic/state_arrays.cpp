@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <istream>
 #include <limits>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <string_view>
@@ -102,6 +104,59 @@ uint64_t bytes_of(const StateArray& array) {
   uint64_t bytes = sdk::size_of(static_cast<sdk::DType>(array.dtype));
   for (const int64_t length : array.shape) bytes *= static_cast<uint64_t>(length);
   return bytes;
+}
+
+namespace {
+
+/// "f32" of "f32[64,32]"; nullopt for no type that there is.
+std::optional<DType> dtype_named(std::string_view name) {
+  for (int32_t number = 1; sdk::size_of(static_cast<sdk::DType>(number)) > 0; ++number) {
+    if (name == sdk::name_of(static_cast<sdk::DType>(number))) return static_cast<DType>(number);
+  }
+  return std::nullopt;
+}
+
+/// Adds the lengths of "64,32" to it; false for what is none, or too long for memory.
+bool take_shape(std::string_view text, ArrayOfLayout& array) {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max() / 2;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    int64_t length = 0;
+    const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), length);
+    if (fault != std::errc() || end != word.data() + word.size() || length < 0) return false;
+    const auto times = static_cast<uint64_t>(length);
+    if (times != 0 && array.bytes > kMost / times) return false;
+    array.bytes *= times;
+    array.shape.push_back(length);
+  }
+  return true;
+}
+
+std::optional<ArrayOfLayout> array_in(std::string_view line) {
+  const size_t blank = line.find(' ');
+  const size_t bracket = line.find('[');
+  if (blank == std::string_view::npos || bracket == std::string_view::npos || bracket < blank || line.back() != ']') {
+    return std::nullopt;
+  }
+  const std::optional<DType> dtype = dtype_named(line.substr(blank + 1, bracket - blank - 1));
+  if (!dtype) return std::nullopt;
+  ArrayOfLayout made{std::string(line.substr(0, blank)), *dtype, {}, sdk::size_of(static_cast<sdk::DType>(*dtype))};
+  if (!take_shape(line.substr(bracket + 1, line.size() - bracket - 2), made)) return std::nullopt;
+  return made;
+}
+
+}  // namespace
+
+Result<std::vector<ArrayOfLayout>> arrays_of_layout(std::string_view layout) {
+  std::vector<ArrayOfLayout> arrays;
+  while (!layout.empty()) {
+    const std::string_view line = next_line(layout);
+    std::optional<ArrayOfLayout> array = array_in(line);
+    if (!array) return failed(Status::kDataLoss, fmt::format("'{}' is not an array", printable(line)));
+    arrays.push_back(std::move(*array));
+  }
+  return arrays;
 }
 
 StateArrays::StateArrays(TrainingState& program, std::optional<MemoryCheck> memory)

@@ -5,8 +5,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/result.hpp"
 #include "elastic/memory_check.hpp"
 #include "elastic/staging.hpp"
 #include "pliant/accelerator.hpp"
@@ -53,6 +55,16 @@ class StateArrays {
 
 /// Bytes of its elements.
 uint64_t bytes_of(const StateArray& array);
+
+/// An array as a layout names it.
+struct ArrayOfLayout {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  uint64_t bytes = 0;  ///< of its elements, below 2^63
+};
+/// Reads what StateArrays::layout says, in its order. kDataLoss for what is no line of one.
+Result<std::vector<ArrayOfLayout>> arrays_of_layout(std::string_view layout);
 
 /// Writes the arrays one after the other, and reads them back to where they lie. `staging`, of kChunkBytes: what all
 /// goes through; NULL where the CPU sees the device's memory. Throw what the stream of the device throws; a failing

@@ -1,0 +1,40 @@
+// export_snapshot(): the arrays of a run's snapshot, whole and by name, as a .safetensors file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "pliant/error.hpp"
+#include "pliant/metric.hpp"
+
+namespace pliant {
+
+/// Which snapshot of a run: the newest that is there, unless one of these says otherwise.
+struct SnapshotChoice {
+  bool best = false;            ///< the best by [run] keep_best
+  std::optional<int64_t> step;  ///< the one with so many committed steps
+};
+
+struct SnapshotExport {
+  std::filesystem::path snapshot;    ///< that was read
+  std::string run_id;                ///< of the run that wrote it; empty: by a release that did not say
+  int64_t step = 0;                  ///< committed steps that it holds
+  std::optional<BestSnapshot> best;  ///< what makes it the best one, where that was asked for
+  int64_t tensors = 0;               ///< that were written
+  uint64_t bytes = 0;                ///< of their elements
+};
+
+/// Writes `file`, whole or not at all. `from` is the directory of a run, at which a job may be at work, or a snapshot
+/// itself, and then `which` is empty. Of a sharded job the file has its parameters, f32 and by name, as
+/// ShardedModel::export_safetensors writes them; of another one all arrays of its TrainingState. Its metadata have
+/// `run_id` and `step` and, of the best one, `metric` and `value`.
+///
+/// `replace`: an existing file may be replaced. Throws (kInput) kNotFound where there is no such run or snapshot,
+/// kFailedPrecondition where the run keeps no best one or the snapshot has no arrays, kInvalidArgument for a choice
+/// that cannot be made; kDataLoss for a damaged snapshot or ledger; what writing a file throws.
+SnapshotExport export_snapshot(const std::filesystem::path& from, const SnapshotChoice& which,
+                               const std::filesystem::path& file, bool replace = false);
+
+}  // namespace pliant
