@@ -257,6 +257,70 @@ TEST_CASE("the figure has three panels over one step axis, and a mark at the ste
   CHECK(falls);
 }
 
+TEST_CASE("each metric and evaluation has a panel over the same steps, between loss and learning rate") {
+  Run run;
+  run.group(1, 2, GroupCause::kStart);
+  run.measure({{"a < b", 0.25}});
+  run.measure({{"a < b", 0.75}, {"wild", std::numeric_limits<double>::infinity()}});
+  run.evaluate({2, 2, 0, {{"valid", 0.5}, {"lost", std::numeric_limits<double>::quiet_NaN()}}});
+  run.measure({{"a < b", 0.5}});
+  run.restart(2);
+  run.group(2, 1, GroupCause::kLoss);
+  run.measure({{"a < b", 0.875}});
+  run.steps(1);
+  run.evaluate({4, 1, 0, {{"valid", 0.25}}});
+  const std::string figure = run.figure();
+  std::vector<std::string> panels;
+  for (const SvgElement& one : svg_elements(figure, "text")) {
+    if (one.of("font-weight") == "bold" && one.of("font-size").empty()) panels.push_back(one.text);
+  }
+  CHECK(panels == std::vector<std::string>{"a &lt; b", "lost", "valid", "wild"});
+  CHECK(figure.find(">loss</text>") < figure.find(">a &lt; b</text>"));
+  CHECK(figure.find(">wild</text>") < figure.find(">learning rate</text>"));
+  CHECK(has(figure, ">discs: evaluations</text>"));
+  const auto paths = svg_elements(figure, "path");
+  const auto of = [&paths](const std::string& color, const std::string& opacity) {
+    const auto found = std::find_if(paths.begin(), paths.end(), [&](const SvgElement& one) {
+      return one.of("stroke") == color && one.of("stroke-opacity") == opacity && one.of("fill") == "none";
+    });
+    REQUIRE(found != paths.end());
+    return pliant::test::path_numbers(found->of("d"));
+  };
+  const std::vector<double> values = of("#56B4E9", "");
+  REQUIRE(values.size() == 6);  // three steps: the fourth has none
+  CHECK(values[1] > values[3]);
+  CHECK(values[3] > values[5]);
+  // Results lie where the state had seen so many steps: half of the four, and all of them.
+  const std::vector<double> results = of("#CC79A7", "");
+  REQUIRE(results.size() == 4);
+  CHECK(results[0] == doctest::Approx((92 + results[2]) / 2).epsilon(0.001));
+  std::vector<double> rules;
+  for (const SvgElement& one : svg_elements(figure, "line")) {
+    if (one.of("stroke-dasharray") == "2 3") rules.push_back(one.number("x1"));
+  }
+  CHECK(rules == std::vector<double>(7, results[0]));  // the group changed at step 2, in all panels
+  const auto circles = svg_elements(figure, "circle");
+  CHECK(std::count_if(circles.begin(), circles.end(),
+                      [](const SvgElement& one) { return one.of("fill") == "#CC79A7"; }) == 2);
+  CHECK(std::any_of(circles.begin(), circles.end(), [](const SvgElement& one) {
+    return one.of("fill") == "#56B4E9" && one.of("fill-opacity") == "0.35";
+  }));
+}
+
+TEST_CASE("of very many metrics the first have panels, the figure says how many more there are, and names are cut") {
+  Run run;
+  run.group(1, 2, GroupCause::kStart);
+  std::map<std::string, double> metrics;
+  for (char letter = 'a'; letter < 'a' + 20; ++letter) metrics[std::string(100, letter)] = 1;
+  run.measure(metrics);
+  const std::string figure = run.figure();
+  const auto texts = svg_elements(figure, "text");
+  CHECK(std::count_if(texts.begin(), texts.end(), [](const SvgElement& one) {
+          return one.of("font-weight") == "bold" && one.of("font-size").empty() && one.text.size() < 70;
+        }) == 12);
+  CHECK(has(figure, "8 more: --json has them"));
+}
+
 TEST_CASE("ranks are counted in whole numbers from 0, with room above the most") {
   Run run;
   run.group(1, 1, GroupCause::kStart);

@@ -1,12 +1,15 @@
-// The course of a run: loss, learning rate and world size over one step axis.
+// The course of a run: loss, metrics, learning rate and world size over one step axis.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 
+#include "base/printable.hpp"
 #include "output.hpp"
 #include "pliant/error.hpp"
 #include "plot.hpp"
@@ -24,14 +27,19 @@ constexpr double kLegendTop = 46;
 constexpr double kLegendRow = 18;
 constexpr double kPanelGap = 26;
 constexpr double kLossHeight = 170;
+constexpr double kMetricHeight = 90;
 constexpr double kRateHeight = 90;
 constexpr double kWorldHeight = 90;
 constexpr double kAxisRoom = 46;  // below the last panel
 constexpr double kCharacterWidth = 6.3;
-constexpr int64_t kMostRules = 60;  // changes that have a line through all panels
+constexpr int64_t kMostRules = 60;      // changes that have a line through all panels
+constexpr size_t kMostMetrics = 12;     // that have a panel
+constexpr size_t kMostCharacters = 60;  // of a metric's name
 
 constexpr const char* kLossColor = kFigureColors[0];
 constexpr const char* kRateColor = kFigureColors[2];
+constexpr const char* kMetricColor = kFigureColors[5];
+constexpr const char* kEvaluationColor = kFigureColors[3];
 constexpr const char* kWorldColor = "#444";
 constexpr const char* kSkippedColor = kFigureColors[4];
 constexpr const char* kNotFiniteColor = kFigureColors[1];
@@ -92,6 +100,44 @@ PlotPoints rates_of(const std::vector<StepReport>& steps, bool with_short) {
     if (with_short || !one.short_batch) points.emplace_back(static_cast<double>(one.step), one.learning_rate);
   }
   return points;
+}
+
+/// Steps that lack it are left out: the line goes on to the next that has it.
+PlotPoints metric_of(const std::vector<StepReport>& steps, const std::string& name) {
+  PlotPoints points;
+  for (const StepReport& one : steps) {
+    const auto found = one.metrics.find(name);
+    if (found != one.metrics.end()) points.emplace_back(static_cast<double>(one.step), found->second);
+  }
+  return points;
+}
+
+/// By the number of steps that the evaluated state had seen.
+PlotPoints evaluations_of(const std::vector<Evaluation>& evaluations, const std::string& name) {
+  PlotPoints points;
+  for (const Evaluation& one : evaluations) {
+    const auto found = one.values.find(name);
+    if (found != one.values.end()) points.emplace_back(static_cast<double>(one.step), found->second);
+  }
+  return points;
+}
+
+/// Of all metrics of steps and all evaluations.
+std::set<std::string> metric_names(const RunReport& report) {
+  std::set<std::string> names;
+  const auto add = [&names](const std::map<std::string, double>& values) {
+    for (const auto& [name, value] : values) names.insert(name);
+  };
+  for_each_step(report, [&add](const StepReport& one) { add(one.metrics); });
+  for (const Evaluation& one : report.evaluations) add(one.values);
+  return names;
+}
+
+std::string shortened(const std::string& name) {
+  if (name.size() <= kMostCharacters) return name;
+  size_t end = 0;
+  for (size_t at = 0; at < kMostCharacters - 3; at += std::max<size_t>(character_size(name, at), 1)) end = at;
+  return name.substr(0, end) + "...";
 }
 
 struct Range {
@@ -200,6 +246,18 @@ class CoursePanels {
     svg_ += panel.draw();
   }
 
+  /// A panel for each name.
+  void add_metrics() {
+    const std::set<std::string> names = metric_names(report_);
+    size_t left = kMostMetrics;
+    for (const std::string& name : names) {
+      if (--left == 0 && names.size() > kMostMetrics) {
+        return add_metric(name, fmt::format("{} more: --json has them", names.size() - kMostMetrics));
+      }
+      add_metric(name, "");
+    }
+  }
+
   void add_rates() {
     Range whole;
     Range all;
@@ -248,6 +306,36 @@ class CoursePanels {
   [[nodiscard]] double height() const { return top_ - kPanelGap + kAxisRoom; }
 
  private:
+  void add_metric(const std::string& name, const std::string& remark) {
+    const PlotPoints values = metric_of(report_.steps, name);
+    const PlotPoints results = evaluations_of(report_.evaluations, name);
+    std::vector<PlotPoints> given_up;
+    for (const auto& run : report_.discarded) given_up.push_back(metric_of(run, name));
+    Range range;
+    const auto add = [&range](const PlotPoints& points) {
+      for (const auto& [step, value] : points) range.add(value);
+    };
+    add(values);
+    add(results);
+    std::for_each(given_up.begin(), given_up.end(), add);
+    PlotPanel panel(next_area(kMetricHeight), shortened(name), steps_,
+                    range.is_empty() ? PlotAxis{} : value_axis(range.least, range.most, ""), false);
+    add_rules(panel);
+    for (const PlotPoints& points : given_up) panel.line(points, {kMetricColor, 1.4, "", kPale});
+    panel.line(values, {kMetricColor, 1.4});
+    panel.line(results, {kEvaluationColor, 1.2});
+    for (const auto& [step, value] : values) {
+      if (!std::isfinite(value)) panel.mark(PlotMark::kCross, step, NAN, kNotFiniteColor);
+    }
+    for (const auto& [step, value] : results) {
+      const bool is_finite = std::isfinite(value);
+      panel.mark(is_finite ? PlotMark::kDisc : PlotMark::kCross, step, is_finite ? value : NAN,
+                 is_finite ? kEvaluationColor : kNotFiniteColor, 0.7);
+    }
+    if (!results.empty()) panel.remark("discs: evaluations");
+    if (!remark.empty()) panel.remark(remark);
+    svg_ += panel.draw();
+  }
   PlotArea next_area(double height) {
     const PlotArea area{kReportLeft, kReportWidth - kReportRight, top_, height};
     top_ += height + kPanelGap;
@@ -285,6 +373,7 @@ std::string report_figure(const RunReport& report) {
   const Legend legend = legend_of(report);
   CoursePanels course(report, legend.bottom() + 28);
   course.add_losses();
+  course.add_metrics();
   course.add_rates();
   course.add_worlds();
   const std::string name = report.directory.parent_path().filename().string();
