@@ -59,7 +59,7 @@ def test_a_process_that_is_forked_while_threads_work_goes_on_and_ends(run_python
         config = pliant.Config.parse(text, sets=["run.epochs=1000000"])
         lengths = list(range(3, 60)) * 20
         batches = pliant.Batches(config, pliant.plan(config), lengths)
-        begun = threading.Barrier(4)
+        begun = threading.Barrier(5)
         is_over = threading.Event()
         numbers = itertools.count()
 
@@ -72,16 +72,22 @@ def test_a_process_that_is_forked_while_threads_work_goes_on_and_ends(run_python
         def measure():
             pliant.analyse_lengths(f"{next(numbers)}.npy", 3000, lambda i: 5, identity="x", threads=1)
 
-        threads = [threading.Thread(target=work, args=(call,)) for call in (measure, measure, lambda: next(batches))]
+        def begin():  # opens plugins, plans, logs and closes them
+            parsed = pliant.Config.parse(text)
+            pliant.Batches(parsed, pliant.plan(parsed), lengths)
+
+        work_of = (measure, lambda: next(batches), lambda: pliant.plan(config), begin)
+        threads = [threading.Thread(target=work, args=(call,)) for call in work_of]
         for thread in threads:
             thread.start()
         begun.wait()
         wrong = 0
-        for _ in range(100):
+        for _ in range(400 if os.environ.get("PLIANT_THOROUGH_TESTS") else 40):
             child = os.fork()
             if child == 0:
                 signal.alarm(60)  # of one that waits for a thread that it has not
-                pliant.plan(config)  # which logs
+                begin()
+                pliant.plan(config)
                 try:
                     next(batches)
                 except pliant.Error as error:
@@ -292,20 +298,31 @@ def interrupted():
 
 WAITS = {
     "plan": lambda pliant, job: pliant.plan(job.config),
+    "Planner": lambda pliant, job: pliant.Planner(job.config),
     "Planner.plan": lambda pliant, job: pliant.Planner(job.config).plan(3),
     "Config.open": lambda pliant, job: pliant.Config.open(job.file),
+    "Config.parse": lambda pliant, job: pliant.Config.parse(toml()),
+    "Config.with_sets": lambda pliant, job: job.config.with_sets(["run.seed=8"]),
+    "Config.resolved_toml": lambda pliant, job: job.config.resolved_toml(),
     "Batches": lambda pliant, job: pliant.Batches(job.config, job.plan, job.lengths),
     "next": lambda pliant, job: next(job.batches),
     "Batches.batch": lambda pliant, job: job.batches.batch(2, 0),
     "Batches.rows": lambda pliant, job: job.batches.rows(2, 0, 5),
     "Batches.epoch": lambda pliant, job: job.batches.epoch(1),
     "Batches.dropped": lambda pliant, job: job.batches.dropped(1),
+    "Batches.truncated": lambda pliant, job: job.batches.truncated(1),
+    "Batches.has_step": lambda pliant, job: job.batches.has_step(3),
     "Batches.at_step": lambda pliant, job: job.batches.at_step(3),
     "Batches.expected_steps": lambda pliant, job: job.batches.expected_steps(),
     "Batches.job_length": lambda pliant, job: job.batches.job_length(),
     "Batches.load": lambda pliant, job: job.batches.load(job.batches.save()),
     "micro_batches": lambda pliant, job: pliant.micro_batches(job.batch, rank=0, world_size=1, micro_batch=2),
     "row_costs": lambda pliant, job: pliant.row_costs(job.batch),
+    "share_out": lambda pliant, job: pliant.share_out(12, world_size=3, micro_batch=2, granule=2),
+    "waiting": lambda pliant, job: pliant.waiting([5] * 12, pliant.share_out(12, world_size=3)),
+    "LearningRate": lambda pliant, job: pliant.LearningRate(job.config),
+    "Balancer": lambda pliant, job: pliant.Balancer(job.config),
+    "Balancer.predict": lambda pliant, job: pliant.Balancer(job.config).predict([5] * 12, world_size=3),
     "Balancer.assign": lambda pliant, job: pliant.Balancer(job.config).assign([5] * 12, world_size=3),
     "read_lengths": lambda pliant, job: pliant.read_lengths(job.npy),
     "sampler": lambda pliant, job: list(pliant.PackedBatchSampler(job.config, job.lengths, 0, 3)),

@@ -68,6 +68,7 @@ std::tuple<int64_t, int64_t> analyse(const nb::object& file, int64_t count, cons
   };
   if (progress) {
     analysis.progress = [&](int64_t done, int64_t total) {
+      if (is_interrupted) return;
       callback.run([&] { static_cast<void>((*progress)(done, total)); });
     };
   }
