@@ -17,6 +17,8 @@ namespace pliant::python {
 
 namespace {
 
+thread_local int calls_of_this_thread = 0;  // that hand over what it lays aside
+
 constexpr size_t kMostLines = 10000;  // of a program whose main thread has no time for them
 
 struct LogLine {
@@ -77,12 +79,20 @@ void lay_aside(LogLevel level, std::string_view logger, std::string_view text) {
   }
   all.waiting.push_back({level, std::string(logger), std::string(text)});
   all.has_some = true;
-  if (!all.is_asked) all.is_asked = Py_AddPendingCall(&deliver_from_main_thread, nullptr) == 0;
+  // Python 3.11 looks at the state of whatever thread has the lock, which may end meanwhile: only where it must be
+  // asked.
+  if (!all.is_asked && calls_of_this_thread == 0)
+    all.is_asked = Py_AddPendingCall(&deliver_from_main_thread, nullptr) == 0;
 }
 
 }  // namespace
 
+LogDelivery::LogDelivery() noexcept {
+  ++calls_of_this_thread;
+}
+
 LogDelivery::~LogDelivery() {
+  --calls_of_this_thread;
   if (!lines().has_some.load() || calling_python(&deliver)) return;
   // What a handler of the program throws is not the business of the call; but an interrupt is raised once more.
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0) {

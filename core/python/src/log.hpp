@@ -8,7 +8,7 @@ namespace pliant::python {
 /// Hands over the lines that came so far, at its end. With the lock of the interpreter.
 class LogDelivery {
  public:
-  LogDelivery() = default;
+  LogDelivery() noexcept;
   ~LogDelivery();
   LogDelivery(const LogDelivery&) = delete;
   LogDelivery& operator=(const LogDelivery&) = delete;
