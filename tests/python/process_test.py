@@ -82,7 +82,7 @@ def test_a_process_that_is_forked_while_threads_work_goes_on_and_ends(run_python
             thread.start()
         begun.wait()
         wrong = 0
-        for _ in range(400 if os.environ.get("PLIANT_THOROUGH_TESTS") else 40):
+        for _ in range(400 if os.environ.get("PLIANT_THOROUGH_TESTS") else 12):
             child = os.fork()
             if child == 0:
                 signal.alarm(60)  # of one that waits for a thread that it has not
