@@ -34,9 +34,10 @@ void add_report(CLI::App& app, Invocation& invocation) {
   const auto given = std::make_shared<ReportArguments>();
   command->add_option("RUN", given->run, "The run directory")->required();
   command
-      ->add_option("--plot", given->figure_file,
-                   "Draw loss, metrics, evaluations, learning rate and world size over the steps into this SVG file, with "
-                   "a mark for each change of the worker group")
+      ->add_option(
+          "--plot", given->figure_file,
+          "Draw loss, metrics, evaluations, learning rate and world size over the steps into this SVG file, with "
+          "a mark for each change of the worker group")
       ->type_name("FILE.svg")
       ->check([](const std::string& name) { return name.empty() ? "the name is empty" : std::string(); });
   add_json(*command, invocation);
