@@ -321,7 +321,6 @@ TEST_CASE(
   CHECK(alone.rbegin()->second < alone.begin()->second);
   CHECK(results("", 3, {}) == alone);
   CHECK(results("", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
-  CHECK(results("planned", 1, {}) == alone);
   CHECK(results("zero3", 3, {"--set", "app.order=layer"}) == alone);
   CHECK(results("eager", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
 }
