@@ -117,9 +117,9 @@ MAIN = IMPORTS + "def train(session):\n    toy = Toy()\n{work}\nsys.exit(pliant.
 PLAIN_MAIN = IMPORTS + "def train():\n    session, toy = pliant.elastic.Session.attach(), Toy()\n{work}\ntrain()\n"
 
 
-def run(folder, work=PLAIN, *, workers=1, options=(), settings="", env=None, main=MAIN):
+def run(folder, work=PLAIN, *, workers=1, options=(), settings="", env=None, main=MAIN, leaves_memory=False):
     """Runs a job in `folder`, whose workers do `work` with `session` and `toy`. Gives exit code, summary, stderr, what each worker has ended with,
-    and what the workers wrote."""
+    and what the workers wrote. `leaves_memory`: at the end of a process it may hold what nobody can free."""
     folder.mkdir(exist_ok=True)
     (folder / "worker.py").write_text(main.format(work=textwrap.indent(textwrap.dedent(work), "    ")))
     (folder / "pliant.toml").write_text(CONFIG.format(run=f"workers = {workers}\n{settings}"))
@@ -128,6 +128,8 @@ def run(folder, work=PLAIN, *, workers=1, options=(), settings="", env=None, mai
     program = pathlib.Path(os.environ["PLIANT_TEST_BIN"]) / "pliant"
     here = str(pathlib.Path(__file__).parent)
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([os.environ["PYTHONPATH"], here]), **(env or {}))
+    if leaves_memory and "ASAN_OPTIONS" in environment:
+        environment["ASAN_OPTIONS"] += ":detect_leaks=0"
     command = [program, "run", "pliant.toml", "--json", *options, "--", sys.executable, "worker.py"]
     done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120,
                           check=False, env=environment, start_new_session=True)
