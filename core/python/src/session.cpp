@@ -152,6 +152,11 @@ void PySession::renew_arrays() {
 bool PySession::next() {
   require_here();
   if (!state_) throw Error(Status::kFailedPrecondition, "call Session.start before Session.next");
+  if (is_broken_off_) {
+    throw Error(Status::kFailedPrecondition,
+                "a method of the state raised within Session.next, which did not come to its end: let this process "
+                "end, another one takes its place");
+  }
   ++serial_;
   step_ = nullptr;
   Step* const next = call([](Session& session) { return session.next(); });

@@ -72,6 +72,7 @@ class PySession : public Serial {
         return made;
       }
     } catch (const Raised&) {
+      is_broken_off_ = true;
       raised_.rethrow();
     } catch (const Error& error) {
       raised_.throw_behind(error);
@@ -122,7 +123,8 @@ class PySession : public Serial {
   std::unique_ptr<PyState> state_;  // outlives the session
   std::unique_ptr<Session> session_;
   std::shared_ptr<const PyDataset> dataset_;
-  int64_t epoch_ = -1;  // of the last step
+  int64_t epoch_ = -1;          // of the last step
+  bool is_broken_off_ = false;  // the program's own code was: what the agent waits for was not sent
   Step* step_ = nullptr;
   uint64_t serial_ = 0;                    // of the step in hand: rises with each
   std::map<int64_t, nb::object> batches_;  // by step: that in hand, and those to come

@@ -64,13 +64,16 @@ void PyState::save(std::ostream& out) const {
 void PyState::load(std::istream& in) {
   if (!load_.is_valid()) return;
   const std::string given{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  const auto read = raised_.run([&]() -> uint64_t {
+  raised_.run([&] {
     const nb::object used = load_(nb::bytes(given.data(), given.size()));
-    return used.is_none() ? given.size() : count_from(used, "what load of the state returned");
+    const uint64_t read = used.is_none() ? given.size() : count_from(used, "what load of the state returned");
+    if (read == given.size()) return;
+    const nb::object failure = python_error_of(
+        Error(Status::kDataLoss, "load of the state understood " + std::to_string(read) + " of the " +
+                                     std::to_string(given.size()) + " bytes that save gave; it must take all of them"));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(failure.ptr())), failure.ptr());
+    throw nb::python_error();
   });
-  if (read == given.size()) return;
-  throw Error(Status::kDataLoss, "load of the state understood " + std::to_string(read) + " of the " +
-                                     std::to_string(given.size()) + " bytes that save gave; it must take all of them");
 }
 
 void PyState::renew_arrays() {

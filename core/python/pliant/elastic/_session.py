@@ -188,7 +188,7 @@ class Session(Iterator[Step]):
         SIGINT, SIGTERM and SIGHUP are the agent's business, which gets them, too, from a terminal, systemd or Slurm, and ends the job after the
         step under way and a snapshot: the session then hands out no more steps. So they do nothing in this process from here on, and no
         KeyboardInterrupt comes. With leave_stop_signals=False they stay as they are. An interrupt of a handler of the program's own comes out
-        of a wait when that ends: of `next` the step is handed out again, of `commit` see there.
+        of a wait when that ends: of `next` the step is handed out again, unless a method of the state was interrupted; of `commit` see there.
         """
         return cls(_core.Session.attach(leave_stop_signals))
 
