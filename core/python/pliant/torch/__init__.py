@@ -1,8 +1,9 @@
-"""The bridge to PyTorch: cut sequences, collate functions, a scheduler. The only part of the package that imports torch."""
+"""The bridge to PyTorch: elastic state, cut sequences, collate functions, a scheduler. The only part of the package that imports torch."""
 from __future__ import annotations
 
 from pliant.torch._collate import MicroBatchDict, collate
 from pliant.torch._packed import Packed, Sample
 from pliant.torch._scheduler import LRScheduler
+from pliant.torch._state import State, state
 
-__all__ = ["LRScheduler", "MicroBatchDict", "Packed", "Sample", "collate"]
+__all__ = ["LRScheduler", "MicroBatchDict", "Packed", "Sample", "State", "collate", "state"]

@@ -56,7 +56,7 @@ class LRScheduler:
         for group, base, scaling in zip(self.optimizer.param_groups, self._base, scalings):
             _apply(group, base, scaling)
         first = scalings[0]
-        self._scale_moments(first.momentum_buffer, first.second_moment)
+        self._rescale_moments(first.momentum_buffer, first.second_moment)
         self.ema_power = first.ema_power
         self._size = size
         self._is_final = False
@@ -116,34 +116,36 @@ class LRScheduler:
             for group, values in zip(groups, scaled):
                 group.update(values)
 
-    def _scale_moments(self, first: float, second: float) -> None:
+    def _rescale_moments(self, first: float, second: float) -> None:
         """Once a step: a batch of another size for the same step takes back what the one before it did."""
         by = (first / self._moments[0], second / self._moments[1])
         self._moments = (first, second)
-        if by == (1, 1):
-            return
-        factors = {**dict.fromkeys(_FIRST_MOMENTS, by[0]), **dict.fromkeys(_SECOND_MOMENTS, by[1])}
-        unknown: set[str] = set()
-        for parameter, state in self.optimizer.state.items():
-            for name, value in state.items():
-                if not isinstance(value, torch.Tensor):
-                    continue
-                if name in factors:
-                    value.mul_(factors[name])
-                elif value.dim() and value.numel() > 1 and value.shape == getattr(parameter, "shape", None):
-                    unknown.add(str(name))
-        self._warn_of(unknown)
+        _scale_moments(self.optimizer, by, self._warned)
 
-    def _warn_of(self, unknown: set[str]) -> None:
-        if unknown <= self._warned:
-            return
-        self._warned |= unknown
-        from pliant import _log  # late: logging takes long to import
 
-        names = ", ".join(sorted(unknown))
-        text = (f"{type(self.optimizer).__name__} keeps {names}, which the rule's factors of moments do not reach: only "
-                f"{', '.join((*_FIRST_MOMENTS, *_SECOND_MOMENTS))} are scaled")
-        _log.deliver(2, "pliant.torch", text)
+def _scale_moments(optimizer: Any, by: tuple[float, float], warned: set[str]) -> None:
+    """First and second moments by a factor each. `warned`: names that were logged, of the optimizer's state that is scaled by nothing here."""
+    if by == (1, 1):
+        return
+    factors = {**dict.fromkeys(_FIRST_MOMENTS, by[0]), **dict.fromkeys(_SECOND_MOMENTS, by[1])}
+    unknown: set[str] = set()
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if not isinstance(value, torch.Tensor):
+                continue
+            if name in factors:
+                value.mul_(factors[name])
+            elif value.dim() and value.numel() > 1 and value.shape == getattr(parameter, "shape", None):
+                unknown.add(str(name))
+    if unknown <= warned:
+        return
+    warned |= unknown
+    from pliant import _log  # late: logging takes long to import
+
+    names = ", ".join(sorted(unknown))
+    text = (f"{type(optimizer).__name__} keeps {names}, which the rule's factors of moments do not reach: only "
+            f"{', '.join((*_FIRST_MOMENTS, *_SECOND_MOMENTS))} are scaled")
+    _log.deliver(2, "pliant.torch", text)
 
 
 def _base_of(group: dict[str, Any]) -> dict[str, Any]:

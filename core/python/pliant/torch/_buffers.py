@@ -1,0 +1,51 @@
+"""Buffers of a model, which a forward must not change."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pliant._errors import Error, Status
+
+
+class Buffers:
+    """Notices a forward that changes a buffer, as BatchNorm in training does: ranks compute different rows, and would hold different ones."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._homes = [(f"{prefix}{'.' if prefix else ''}{name}", module, name)
+                       for prefix, module in model.named_modules() for name, buffer in module._buffers.items() if buffer is not None]
+        self._before: list[tuple[torch.Tensor, int]] = []
+        self._written: set[int] = set()  # buffers that a forward wrote what they held, as InstanceNorm in eval() does
+        self._copies: dict[int, torch.Tensor] = {}  # of these; of all for the first forward: some of torch's functions count no versions
+
+    def watch(self, copies: bool) -> None:
+        """A forward comes next. `copies`: compare values, too."""
+        found = [self._now(module, name) for _, module, name in self._homes]
+        self._before = [(buffer, buffer._version) for buffer in found]
+        self._copies = {number: buffer.detach().clone() for number, buffer in enumerate(found) if copies or number in self._written}
+
+    def check(self) -> None:
+        """Raises Error where a buffer is another one or holds another value than when `watch` was called."""
+        for number, ((buffer, version), (full, module, name)) in enumerate(zip(self._before, self._homes)):
+            now = module._buffers.get(name)
+            same = now is buffer and (buffer._version == version or number in self._copies)
+            if same and number in self._copies:
+                same = torch.equal(self._copies[number].view(-1), buffer.view(-1)) or _both_nan(self._copies[number], buffer)
+            if same and buffer._version != version:
+                self._written.add(number)
+            if not same:
+                raise Error(f"the forward changes buffer {full} of {type(module).__name__}: each rank computes other rows and would keep another one. "
+                            "Layers that normalise by statistics of the batch must not keep any (track_running_stats=False) or be in eval(); GroupNorm "
+                            "and LayerNorm have none", Status.UNIMPLEMENTED)
+
+    @staticmethod
+    def _now(module: Any, name: str) -> torch.Tensor:
+        buffer = module._buffers.get(name)
+        if buffer is None:
+            raise Error(f"buffer {name} of {type(module).__name__} is gone since pliant.torch.state was called", Status.FAILED_PRECONDITION)
+        kept: torch.Tensor = buffer
+        return kept
+
+
+def _both_nan(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(one.is_floating_point() and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True))

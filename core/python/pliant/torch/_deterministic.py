@@ -1,0 +1,56 @@
+"""What deterministic mode needs of torch: one thread, random numbers of each granule's own, and no code that depends on more."""
+from __future__ import annotations
+
+import hashlib
+import struct
+import torch
+
+from pliant._errors import Error, Status
+
+
+def seed_generators(seed: int, step: int, row: int) -> None:
+    """Random numbers of the micro-batch that begins with `row` of `step`: torch's generators, of the CPU and of CUDA where it is in use. They
+    depend on nothing else, so that what a forward draws is the same on whichever rank it runs."""
+    key = hashlib.blake2b(struct.pack("<QQQ", seed & (2**64 - 1), step, row), digest_size=8).digest()
+    (number,) = struct.unpack("<Q", key)
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(number)
+
+
+def require_one_thread() -> None:
+    threads = torch.get_num_threads()
+    if threads != 1:
+        raise Error(f"torch computes with {threads} threads; deterministic mode needs one, for sums of several have other bits: leave "
+                    "torch.set_num_threads as pliant.torch.state has set it", Status.FAILED_PRECONDITION)
+
+
+def require_not_compiled(model: torch.nn.Module) -> None:
+    """torch.compile chooses code by shapes, and at another number of ranks it sees others first."""
+    for name, module in model.named_modules():
+        if type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None:
+            raise _compiled(f"module {name}" if name else "the model")
+
+
+def require_no_compiled_function(loss: torch.Tensor) -> None:
+    """The same for a function that was compiled, which the graph of the loss shows. O(nodes)."""
+    seen, left = set(), [loss.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if "CompiledFunction" in node.name():
+            raise _compiled("a function that the loss is computed with")
+        left += [following for following, _ in node.next_functions]
+
+
+def _compiled(what: str) -> Error:
+    return Error(f"{what} is compiled; code that torch.compile makes differs with the shapes that it sees, and so do its bits: leave it out, or set "
+                 "[run] deterministic = false", Status.UNIMPLEMENTED)
+
+
+def require_deterministic_algorithms(device: torch.device) -> None:
+    if device.type == "cuda" and not torch.are_deterministic_algorithms_enabled():
+        raise Error("deterministic mode on CUDA needs torch.use_deterministic_algorithms(True), and CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment",
+                    Status.FAILED_PRECONDITION)

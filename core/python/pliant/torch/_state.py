@@ -1,0 +1,344 @@
+"""A model and its optimizer as the state of an elastic job."""
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import torch
+
+from pliant._core import Scaling
+from pliant._errors import Error, Status
+from pliant.torch import _deterministic, _optimizers
+from pliant.torch._buffers import Buffers
+from pliant.torch._gradients import Gradients
+from pliant.torch._scheduler import _apply, _base_of, _scale_moments
+
+# Type of an array in a state, and what elements of torch's type there are in one element of it: a type that a state has not is held as
+# parts that it has.
+_TYPES: dict[torch.dtype, tuple[str, tuple[int, ...]]] = {
+    **{dtype: (str(dtype).replace("torch.", ""), ()) for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
+                                                                   torch.int32, torch.uint8, torch.int8, torch.bool)},
+    torch.int16: ("uint8", (2,)), torch.complex64: ("float32", (2,)), torch.complex128: ("float64", (2,)),
+}
+_FORMAT = 1
+
+Array = tuple[str, str, tuple[int, ...], int]  # name, type, shape, address
+
+
+def state(model: torch.nn.Module, optimizer: Any = None, *, scheduler: Any = None, initialise: _optimizers.Initialise | None = None) -> State:
+    """What `pliant.elastic.Session.start` takes of a PyTorch program. Call it once the model and its optimizer are made and on their device.
+
+    `model`: of one device. All its parameters and buffers are part of the state, by name and where they lie. From here on `.grad` of those
+    that need a gradient are views of Pliant's buffers. Which these are must stay; one that is frozen later has no gradient, and optimizers
+    skip it. A parameter that the loss does not depend on has a gradient of zeros.
+    `optimizer`: of torch.optim; its state is made here, as its first step would, where it has none. The rates that it has when a step is
+    committed are those of [lr] base_lr's place, one for each parameter group; they are scaled for that step alone, and with them betas,
+    epsilon and weight decay where the rule says so.
+    `scheduler`: any of torch that moves these rates once a step; Pliant calls it, and keeps its state.
+    `initialise`: a function of a parameter and its group that gives the entries of the optimizer's state before the first step, for
+    optimizers that are not known here.
+    """
+    return State(model, optimizer, scheduler, initialise)
+
+
+class State:
+    """What `state` gives. A session calls its methods, from the thread that it is used on."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: Any = None,
+        scheduler: Any = None,
+        initialise: _optimizers.Initialise | None = None,
+        *,
+        trains: bool = True,
+    ) -> None:
+        """`trains`: with memory for gradients."""
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            raise Error("DistributedDataParallel adds gradients itself: give pliant.torch.state the model inside, ddp.module")
+        if scheduler is not None and optimizer is None:
+            raise Error("a scheduler without its optimizer")
+        self.model = model
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self._parameters = dict(model.named_parameters())
+        self._names = {id(parameter): name for name, parameter in self._parameters.items()}
+        self._homes = [(module._parameters, name, parameter, _joined(prefix, name))
+                       for prefix, module in model.named_modules() for name, parameter in module._parameters.items() if parameter is not None]
+        _require_kept(model)
+        for name, tensor in _tensors_of(model):
+            _require_dense(name, tensor)
+        self._gradients = Gradients(list(self._parameters.items()) if trains else [])
+        self._trained = {name for name, parameter in self._parameters.items() if parameter.requires_grad}
+        self._buffers = Buffers(model)
+        if optimizer is not None:
+            _optimizers.check_groups(optimizer, self._names)
+            _optimizers.make_state(optimizer, {id(self._parameters[name]): name for name in self._trained}, initialise)
+        self._groups = 0 if optimizer is None else sum(len(group["params"]) for group in optimizer.param_groups)
+        self._entries: dict[Any, dict[str, Any]] = {}  # the optimizer's state, as it was when the session asked for the arrays
+        self._base: list[dict[str, Any]] | None = None  # what the groups had before the rates of the step under way were set
+        self._warned: set[str] = set()
+        self._is_deterministic = False
+        self._seed = 0
+        self._is_new = True  # no forward was looked at
+        self._places: list[tuple[str, Any, str, torch.Tensor, int]] = []  # of the arrays, as the session knows them: who holds which tensor, where
+        self._set: list[dict[str, Any]] = []  # what the groups were given for the step under way
+        self._gradients.zero()
+        self.save()  # what cannot be saved is said now
+        _require_apart(self._tensors())
+
+    # What a session asks for.
+
+    def attach(self, session: Any) -> None:
+        """The session that this is the state of begins."""
+        self._seed = int(session.seed)
+        self._is_deterministic = bool(session.config.run.deterministic)
+        accelerator = session.accelerator
+        if self._gradients.device.type != ("cuda" if accelerator == "cuda" else "cpu"):
+            raise Error(f"the model is on {self._gradients.device}, and [accelerator] use = \"{accelerator}\": move the one or set the other",
+                        Status.FAILED_PRECONDITION, 2)
+        if self._is_deterministic:
+            torch.set_num_threads(1)
+            _deterministic.require_not_compiled(self.model)
+            _deterministic.require_deterministic_algorithms(self._gradients.device)
+
+    @property
+    def gradient_size(self) -> int:
+        return self._gradients.size
+
+    def arrays(self) -> list[Array]:
+        """Name, type, shape and address of each tensor."""
+        self._settle()
+        self._require_same_parameters(thoroughly=True)
+        made, self._places = [], []
+        self._entries = {} if self.optimizer is None else dict(self.optimizer.state)
+        for name, holder, key, tensor in self._held():
+            _require_dense(name, tensor)
+            kind, parts = _TYPES[tensor.dtype]
+            place = tensor.data_ptr() if tensor.numel() else 0
+            made.append((name, kind, (*tensor.shape, *parts), place))
+            self._places.append((name, holder, key, tensor, place))
+        return made
+
+    def save(self) -> bytes:
+        """Numbers of the optimizer's state and groups, and the scheduler's state, as JSON."""
+        self._settle()
+        self._require_same_places()
+        kept: dict[str, Any] = {"format": _FORMAT}
+        if self.optimizer is not None:
+            kept["optimizer"] = type(self.optimizer).__name__
+            kept["numbers"] = _optimizers.numbers_of(self.optimizer, self._names)
+            kept["groups"] = [{key: _optimizers.plain(value, key) for key, value in group.items() if key not in ("params", "param_names")}
+                              for group in self.optimizer.param_groups]
+        if self.scheduler is not None:
+            kept["scheduler"] = _optimizers.plain(self.scheduler.state_dict(), f"what {type(self.scheduler).__name__} keeps")
+        return json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
+
+    def load(self, blob: Any) -> None:
+        """What `save` gave, on this rank or another. The arrays are there already."""
+        self._base = None
+        kept = _read(blob)
+        if self.optimizer is not None:
+            self._load_optimizer(kept)
+        if (kept.get("scheduler") is None) != (self.scheduler is None):
+            raise _other("has a scheduler, and this program has none" if self.scheduler is None else "has no scheduler, and this program has one")
+        if self.scheduler is not None:
+            before = self.scheduler.state_dict()
+            self.scheduler.load_state_dict(_optimizers.like(before, kept["scheduler"]))
+
+    def begin(self, step: Any) -> None:
+        """A step is handed out, maybe again."""
+        self._settle()
+        self._require_same_parameters(thoroughly=False)
+        self._open(step)
+
+    def backward(self, step: Any, rows: range, loss_sum: torch.Tensor) -> None:
+        """Adds the gradient of the summed loss over `rows`, the step's next micro-batch."""
+        if not isinstance(loss_sum, torch.Tensor) or loss_sum.numel() != 1:
+            raise Error("backward takes the summed loss of a micro-batch, a tensor of one element")
+        if self._is_deterministic:
+            _deterministic.require_one_thread()
+            if self._is_new:
+                _deterministic.require_no_compiled_function(loss_sum)
+        self._gradients.collect()
+        loss_sum.backward()  # type: ignore[no-untyped-call]
+        self._gradients.collect()
+        self._buffers.check()
+        self._is_new = False
+        self._synchronise()
+        for offset, count, address, kind in self._gradients.pieces:
+            step.add_piece(rows, offset, address, count, kind)
+        step.add(rows, float(loss_sum.detach()))
+        self._open(step)
+
+    def committed(self, step: Any, committed: Any) -> None:
+        """The step is final: `.grad` of each parameter is its part of the mean gradient, and the groups have the rates of the step."""
+        self._gradients.put(torch.from_numpy(committed.gradient))
+        if self.optimizer is None:
+            return
+        self._base = [_base_of(group) for group in self.optimizer.param_groups]
+        scalings: list[Scaling] = [step.scaling(base["lr"]) if base["lr"] > 0 else step.scaling() for base in self._base]
+        for group, base, scaling in zip(self.optimizer.param_groups, self._base, scalings):
+            _apply(group, base, scaling)
+        self._set = [_base_of(group) for group in self.optimizer.param_groups]
+        if scalings:
+            _scale_moments(self.optimizer, (scalings[0].momentum_buffer, scalings[0].second_moment), self._warned)
+
+    # Inside.
+
+    def _open(self, step: Any) -> None:
+        """The step's next micro-batch, if there is one, is computed from here on."""
+        rows = step.pending
+        if rows is None:
+            return
+        self._gradients.zero()
+        self._buffers.watch(copies=self._is_new)
+        _deterministic.seed_generators(self._seed, step.index, rows[0])
+
+    def _settle(self) -> None:
+        """The update of the last committed step was made: the groups get back what they had, and the scheduler goes on."""
+        if self._base is None:
+            return
+        base, self._base = self._base, None
+        for number, (group, before, given) in enumerate(zip(self.optimizer.param_groups, base, self._set)):
+            for name, value in _base_of(group).items():
+                if value != given[name]:
+                    raise Error(f"{name!r} of group {number} of the optimizer was changed after commit(), to which it belongs from there to the next step: "
+                                "give a scheduler to pliant.torch.state(..., scheduler=), which calls it, and change rates before commit()",
+                                Status.FAILED_PRECONDITION)
+            for name, value in before.items():
+                if isinstance(group[name], torch.Tensor):
+                    group[name].fill_(value)
+                else:
+                    group[name] = value
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+    def _held(self) -> list[tuple[str, Any, str, torch.Tensor]]:
+        """Name of the array, the mapping that holds the tensor, under which key, and it: in an order that all ranks have."""
+        found = []
+        for kind in ("_parameters", "_buffers"):
+            seen = set()
+            for prefix, module in self.model.named_modules():
+                for key, tensor in getattr(module, kind).items():
+                    if tensor is not None and id(tensor) not in seen:
+                        seen.add(id(tensor))
+                        found.append((f"model.{_array_name(_joined(prefix, key))}", getattr(module, kind), key, tensor))
+        if self.optimizer is not None:
+            found += [(f"optimizer.{_array_name(name)}.{_array_name(str(key))}", entries, key, entries[key])
+                      for name, entries, key in _optimizers.arrays_of(self.optimizer, self._names)]
+        return found
+
+    def _tensors(self) -> list[tuple[str, torch.Tensor]]:
+        return [(name, tensor) for name, _, _, tensor in self._held()]
+
+    def _load_optimizer(self, kept: dict[str, Any]) -> None:
+        kind = type(self.optimizer).__name__
+        if kept.get("optimizer") != kind:
+            raise _other(f"is of {kept.get('optimizer') or 'no optimizer'}, and this program has {kind}")
+        groups = kept["groups"]
+        if len(groups) != len(self.optimizer.param_groups):
+            raise _other(f"has {len(groups)} parameter groups, and this program's optimizer {len(self.optimizer.param_groups)}")
+        found = kept["numbers"]
+        for parameter, entries in self.optimizer.state.items():
+            name = self._names[id(parameter)]
+            for key, value in entries.items():
+                if value is None or not _optimizers.is_number(value):
+                    continue
+                if key not in found.get(name, ()):
+                    raise _other(f"has no {key!r} of {name}")
+                entries[key] = _optimizers.like(value, found[name][key])
+        for group, saved in zip(self.optimizer.param_groups, groups):
+            for key, value in saved.items():
+                group[key] = _optimizers.like(group.get(key), value)
+
+    def _require_same_parameters(self, thoroughly: bool) -> None:
+        for home, name, parameter, full in self._homes:
+            if home.get(name) is not parameter:
+                raise Error(f"parameter {full} of the model is another one than when pliant.torch.state was called; change it in place, with torch.no_grad()",
+                            Status.FAILED_PRECONDITION)
+        groups = 0 if self.optimizer is None else sum(len(group["params"]) for group in self.optimizer.param_groups)
+        if groups != self._groups:
+            raise Error(f"the optimizer has {groups} parameters, and had {self._groups} when pliant.torch.state was called; what comes later has no place in "
+                        "the job's state: add it before, frozen", Status.FAILED_PRECONDITION)
+        if thoroughly:
+            now = dict(self.model.named_parameters())
+            added = [name for name in now if name not in self._parameters]
+            if added:
+                raise Error(f"parameter {added[0]} was added to the model after pliant.torch.state was called", Status.FAILED_PRECONDITION)
+        for name in () if not thoroughly else self._parameters:
+            if self._parameters[name].requires_grad and name not in self._trained:
+                raise Error(f"parameter {name} was frozen when pliant.torch.state was called, and needs a gradient now: have it need one there, and freeze it "
+                            "afterwards", Status.FAILED_PRECONDITION)
+
+    def _require_same_places(self) -> None:
+        """And lets what torch's streams of a device have to do on the tensors be done."""
+        self._synchronise()
+        for name, holder, key, tensor, place in self._places:
+            if holder.get(key) is not tensor or (place and tensor.data_ptr() != place):
+                raise Error(f"{name} lies elsewhere than when the session asked for it: call session.renew_arrays() where it was moved",
+                            Status.FAILED_PRECONDITION)
+        for parameter, entries in () if self.optimizer is None else self.optimizer.state.items():
+            if self._entries and self._entries.get(parameter) is not entries:
+                raise Error(f"the optimizer's state of {self._names.get(id(parameter), 'a parameter')} is another one than when the session asked for it: "
+                            "call session.renew_arrays() after load_state_dict", Status.FAILED_PRECONDITION)
+
+    def _synchronise(self) -> None:
+        if self._gradients.device.type == "cuda":
+            torch.cuda.synchronize(self._gradients.device)
+
+
+def _tensors_of(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _array_name(name: str) -> str:
+    """Names of arrays hold letters, digits and .-_/; what else a name of torch has comes as its code."""
+    return re.sub(r"[^A-Za-z0-9._/-]", lambda found: f":{ord(found[0]):x}:", name)
+
+
+def _require_kept(model: torch.nn.Module) -> None:
+    for name, module in model.named_modules():
+        if type(module).get_extra_state is not torch.nn.Module.get_extra_state:
+            raise Error(f"module {name or type(module).__name__} has a state of its own, get_extra_state, which is no tensor: it cannot be kept",
+                        Status.UNIMPLEMENTED)
+
+
+def _require_dense(name: str, tensor: torch.Tensor) -> None:
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise Error(f"{name} has no shape yet: let the model see a batch before pliant.torch.state")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise Error(f"{name} is on the device {tensor.device}, where it has no memory that can be copied")
+    if tensor.layout != torch.strided or tensor.dtype not in _TYPES:
+        raise Error(f"{name} is of {tensor.dtype} in layout {tensor.layout}, which no state holds")
+    if not tensor.is_contiguous():
+        raise Error(f"{name} does not lie row by row in memory (strides {tuple(tensor.stride())}): give the model a contiguous copy")
+
+
+def _require_apart(tensors: list[tuple[str, torch.Tensor]]) -> None:
+    """No element belongs to two arrays: it would be written twice."""
+    places = sorted((tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size(), name) for name, tensor in tensors if tensor.numel())
+    for (_, end, name), (begin, _, other) in zip(places, places[1:]):
+        if begin < end:
+            raise Error(f"{name} and {other} share memory and are two tensors: use one parameter in both places, as in head.weight = embedding.weight")
+
+
+def _read(blob: Any) -> dict[str, Any]:
+    try:
+        kept = json.loads(bytes(blob))
+        known = kept["format"]
+    except (ValueError, KeyError, TypeError) as damaged:
+        raise Error(f"the state beside the arrays is none of pliant.torch: {damaged}", Status.DATA_LOSS) from damaged
+    if known != _FORMAT:
+        raise Error(f"the state beside the arrays has format {known}, and this release of Pliant reads {_FORMAT}", Status.FAILED_PRECONDITION)
+    made: dict[str, Any] = kept
+    return made
+
+
+def _other(how: str) -> Error:
+    return Error(f"the state {how}", Status.FAILED_PRECONDITION)

@@ -1,0 +1,580 @@
+"""a model of PyTorch is the state of a job: gradients in place, optimizers from their first step, what cannot be kept refused by name."""
+import ctypes
+import json
+import types
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+import pliant
+import pliant.torch
+
+SCALING = {"learning_rate": 1.0, "one_minus_beta1": 1.0, "one_minus_beta2": 1.0, "epsilon": 1.0, "weight_decay": 1.0, "momentum_buffer": 1.0,
+           "second_moment": 1.0}
+
+
+class Step:
+    """As pliant.elastic.Step, of a job with one rank that adds what it is given."""
+
+    def __init__(self, size, micro_batches=(range(0, 1),), index=0, scaling=None):
+        self.index, self.micro_batches, self.size = index, micro_batches, size
+        self.sum, self.loss, self.added, self.norms = numpy.zeros(size, numpy.float32), 0.0, 0, []
+        self._open, self._scaling = [], scaling or {}
+
+    @property
+    def pending(self):
+        return self.micro_batches[self.added] if self.added < len(self.micro_batches) else None
+
+    def scaling(self, base_lr=None):
+        return types.SimpleNamespace(**{**SCALING, "learning_rate": base_lr or 1.0, **self._scaling})
+
+    def add_piece(self, rows, offset, address, count, dtype):
+        assert rows == self.pending
+        width = {"float32": 4, "float16": 2, "bfloat16": 2}[dtype]
+        memory = torch.frombuffer(bytearray(ctypes.string_at(address, count * width)), dtype=getattr(torch, dtype))
+        self._open.append((offset, memory.float().numpy()))
+
+    def add(self, rows, loss_sum):
+        whole = numpy.concatenate([values for _, values in sorted(self._open, key=lambda piece: piece[0])])
+        assert len(whole) == self.size
+        self._open = []
+        self.sum += whole
+        self.norms.append(float(numpy.square(whole).sum()))
+        self.loss += loss_sum
+        self.added += 1
+
+
+def session(deterministic=False, seed=7, accelerator="host"):
+    run = types.SimpleNamespace(deterministic=deterministic)
+    return types.SimpleNamespace(seed=seed, accelerator=accelerator, config=types.SimpleNamespace(run=run))
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def model_of(seed=1, *layers):
+    torch.manual_seed(seed)
+    return nn.Sequential(*(layers or (nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))))
+
+
+def commit(state, step, divisor=1.0):
+    state.committed(step, types.SimpleNamespace(gradient=(step.sum / divisor).astype(numpy.float32)))
+
+
+def take_step(state, loss_of, scaling=None, index=0, rows=1):
+    step = Step(state.gradient_size, tuple(range(row, row + 1) for row in range(rows)), index, scaling)
+    state.begin(step)
+    for row in range(rows):
+        state.backward(step, step.pending, loss_of(row))
+    commit(state, step)
+    return step
+
+
+def plain_gradient(model, loss):
+    return torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+def test_gradients_are_views_whatever_zero_grad_does_and_hold_the_mean_after_the_commit():
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
+    data = torch.randn(2, 4)
+    expected = plain_gradient(model, model(data).sum())
+    views = [one.grad for one in model.parameters()]
+    assert all(view is not None for view in views)
+    for reset in (lambda: None, lambda: optimizer.zero_grad(set_to_none=True), lambda: optimizer.zero_grad(set_to_none=False)):
+        step = Step(state.gradient_size, (range(0, 1), range(1, 2)))
+        state.begin(step)
+        for row in range(2):
+            reset()
+            state.backward(step, step.pending, model(data[row : row + 1]).sum())
+        numpy.testing.assert_allclose(step.sum, expected.numpy(), rtol=1e-5)
+        commit(state, step, divisor=2.0)
+        assert all(one.grad is view for one, view in zip(model.parameters(), views))
+        numpy.testing.assert_allclose(torch.cat([view.flatten() for view in views]).numpy(), step.sum / 2)
+
+
+def test_a_backward_of_the_programs_own_before_that_of_the_step_counts():
+    model = model_of()
+    state = pliant.torch.state(model)
+    data = torch.randn(1, 4)
+    expected = plain_gradient(model, 3 * model(data).sum())
+    step = Step(state.gradient_size)
+    state.begin(step)
+    (2 * model(data).sum()).backward()
+    state.backward(step, step.pending, model(data).sum())
+    numpy.testing.assert_allclose(step.sum, expected.numpy(), rtol=1e-5)
+
+
+def test_what_the_loss_does_not_depend_on_and_what_a_hook_takes_away_is_zero():
+    model = nn.ModuleDict({"used": nn.Linear(2, 1), "unused": nn.Linear(2, 1)})
+    state = pliant.torch.state(model)
+    step = Step(state.gradient_size)
+    state.begin(step)
+    model["used"].bias.grad = None
+    state.backward(step, step.pending, model["used"](torch.ones(1, 2)).sum())
+    assert step.sum.tolist() == [1, 1, 1, 0, 0, 0]
+    assert model["unused"].weight.grad is not None
+
+
+def test_a_gradient_that_takes_the_place_of_a_view_is_copied_into_it():
+    model = nn.Embedding(5, 2, sparse=True)
+    state = pliant.torch.state(model)
+    step = Step(state.gradient_size)
+    state.begin(step)
+    view = model.weight.grad
+    model.weight.grad = torch.full_like(model.weight, 0.5)
+    state.backward(step, step.pending, model(torch.tensor([1, 1, 3])).sum())
+    assert step.sum.tolist() == [0.5, 0.5, 2.5, 2.5, 0.5, 0.5, 1.5, 1.5, 0.5, 0.5]
+    assert model.weight.grad is view
+
+
+def test_a_sparse_gradient_that_stands_in_place_of_a_view_is_copied_too():
+    model = nn.Embedding(3, 2, sparse=True)
+    state = pliant.torch.state(model)
+    step = Step(state.gradient_size)
+    state.begin(step)
+    model.weight.grad = torch.sparse_coo_tensor([[2]], [[4.0, 5.0]], (3, 2))
+    state.backward(step, step.pending, model(torch.tensor([0, 0])).sum())
+    assert step.sum.tolist() == [2, 2, 0, 0, 4, 5]
+
+
+def test_parameters_of_16_bits_have_gradients_of_their_own_type():
+    model = nn.ModuleList([nn.Linear(2, 1, dtype=torch.bfloat16), nn.Linear(2, 1), nn.Linear(1, 1, bias=False, dtype=torch.float16)])
+    state = pliant.torch.state(model)
+    step = Step(state.gradient_size)
+    state.begin(step)
+    data = torch.tensor([[2.0, 3.0]])
+    loss = model[0](data.bfloat16()).float().sum() + model[1](data).sum() + (model[2].weight * 5).float().sum()
+    state.backward(step, step.pending, loss)
+    assert step.sum.tolist() == [2, 3, 1, 2, 3, 1, 5]  # float32, bfloat16, float16
+    commit(state, step)
+    assert {one.grad.dtype for one in model.parameters()} == {torch.float32, torch.bfloat16, torch.float16}
+    assert model[2].weight.grad.item() == 5
+
+
+@pytest.mark.parametrize("convert", [lambda model: model.double(), lambda model: model.half()])
+def test_a_model_that_is_converted_afterwards_is_refused(convert):
+    model = model_of()
+    state = pliant.torch.state(model)
+    convert(model)
+    with pytest.raises(pliant.Error, match=r"parameter 0\.weight was converted or moved|is another one"):
+        state.begin(Step(state.gradient_size))
+
+
+def test_types_that_no_gradient_has_are_refused_by_name():
+    with pytest.raises(pliant.Error, match=r"parameter 0\.weight is of float64"):
+        pliant.torch.state(model_of().double())
+    frozen = model_of().double().requires_grad_(False)
+    assert pliant.torch.state(frozen).gradient_size == 0
+
+
+def test_a_parameter_that_is_frozen_later_has_no_gradient_and_stays():
+    model = model_of()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
+    state = pliant.torch.state(model, optimizer)
+    model[0].weight.requires_grad_(False)
+    before = model[0].weight.detach().clone()
+    step = take_step(state, lambda row: model(torch.ones(1, 4)).sum())
+    assert step.sum[:12].tolist() == [0] * 12 and model[0].weight.grad is None and model[0].bias.grad is not None
+    optimizer.step()
+    assert torch.equal(model[0].weight, before)
+    model[0].weight.requires_grad_(True)
+    state.begin(Step(state.gradient_size))
+    assert model[0].weight.grad is not None
+
+
+def test_a_parameter_that_was_frozen_first_must_stay_so():
+    model = model_of()
+    model[0].weight.requires_grad_(False)
+    state = pliant.torch.state(model)
+    assert state.gradient_size == 11
+    names = [name for name, *_ in state.arrays()]
+    assert "model.0.weight" in names  # it is part of the state all the same
+    model[0].weight.requires_grad_(True)
+    with pytest.raises(pliant.Error, match=r"parameter 0\.weight was frozen when"):
+        state.arrays()
+
+
+def test_parameters_that_are_replaced_or_come_later_are_refused_by_name():
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
+    kept = model[2].bias
+    model[2].bias = nn.Parameter(torch.zeros(2))
+    with pytest.raises(pliant.Error, match=r"parameter 2\.bias of the model is another one"):
+        state.begin(Step(state.gradient_size))
+    model[2].bias = kept
+    model.late = nn.Linear(1, 1)
+    with pytest.raises(pliant.Error, match=r"parameter late\.weight was added"):
+        state.arrays()
+    optimizer.add_param_group({"params": list(model.late.parameters())})
+    with pytest.raises(pliant.Error, match="the optimizer has 6 parameters, and had 4"):
+        state.begin(Step(state.gradient_size))
+
+
+def test_a_shared_parameter_counts_once_and_memory_that_two_share_is_refused():
+    model = nn.ModuleDict({"embedding": nn.Embedding(3, 2), "head": nn.Linear(2, 3, bias=False)})
+    model["head"].weight = model["embedding"].weight
+    state = pliant.torch.state(model)
+    assert state.gradient_size == 6 and [name for name, *_ in state.arrays()] == ["model.embedding.weight"]
+    model["head"].weight = nn.Parameter(model["embedding"].weight.detach())
+    with pytest.raises(pliant.Error, match=r"model\.embedding\.weight and model\.head\.weight share memory"):
+        pliant.torch.state(model)
+
+
+def test_arrays_are_the_tensors_where_they_lie_with_names_that_a_state_may_have():
+    model = nn.ModuleDict({"a b": nn.Linear(2, 1), "n": nn.BatchNorm1d(1)})
+    model.register_buffer("mask", torch.ones(2, dtype=torch.bool))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
+    arrays = {name: rest for name, *rest in state.arrays()}
+    assert arrays["model.a:20:b.weight"] == ["float32", (1, 2), model["a b"].weight.data_ptr()]
+    assert arrays["model.mask"][:2] == ["bool", (2,)] and arrays["model.n.num_batches_tracked"][:2] == ["int64", ()]
+    assert arrays["optimizer.a:20:b.weight.exp_avg"] == ["float32", (1, 2), optimizer.state[model["a b"].weight]["exp_avg"].data_ptr()]
+    assert not any("step" in name for name in arrays)  # numbers are no arrays
+
+
+def test_tensors_that_cannot_be_copied_are_refused_by_name():
+    model = model_of()
+    model.register_buffer("turned", torch.zeros(2, 3).t())
+    with pytest.raises(pliant.Error, match="turned does not lie row by row"):
+        pliant.torch.state(model)
+    with pytest.raises(pliant.Error, match="weight is on the device meta"):
+        pliant.torch.state(nn.Linear(2, 2, device="meta"))
+    with pytest.raises(pliant.Error, match="weight has no shape yet"):
+        pliant.torch.state(nn.LazyLinear(2))
+
+    class Own(nn.Linear):
+        def get_extra_state(self):
+            return {"scale": 1}
+
+    with pytest.raises(pliant.Error, match="get_extra_state"):
+        pliant.torch.state(nn.Sequential(Own(1, 1)))
+
+
+def test_a_session_on_another_device_and_a_wrapped_model_are_refused():
+    with pytest.raises(pliant.Error, match=r"the model is on cpu, and \[accelerator\] use = \"cuda\""):
+        pliant.torch.state(model_of()).attach(session(accelerator="cuda"))
+
+    class Wrapped(nn.parallel.DistributedDataParallel):
+        def __init__(self):
+            nn.Module.__init__(self)
+
+    with pytest.raises(pliant.Error, match="ddp.module"):
+        pliant.torch.state(Wrapped())
+
+
+OPTIMIZERS = [
+    (torch.optim.SGD, {"lr": 0.1}), (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    (torch.optim.Adam, {"lr": 0.1}), (torch.optim.Adam, {"lr": 0.1, "amsgrad": True}), (torch.optim.AdamW, {"lr": 0.1}),
+    (torch.optim.NAdam, {"lr": 0.1}), (torch.optim.RAdam, {"lr": 0.1}), (torch.optim.Adamax, {"lr": 0.1}),
+    (torch.optim.RMSprop, {"lr": 0.1, "momentum": 0.5, "centered": True}), (torch.optim.Adadelta, {}),
+    (torch.optim.Adagrad, {"initial_accumulator_value": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), OPTIMIZERS, ids=lambda value: getattr(value, "__name__", None))
+def test_an_optimizer_whose_state_is_there_first_computes_as_without(kind, options):
+    one, other = model_of(), model_of()
+    ours, plain = kind(one.parameters(), **options), kind(other.parameters(), **options)
+    state = pliant.torch.state(one, ours)
+    kept = len(state.arrays())
+    for index in range(4):
+        data = torch.full((1, 4), 0.5 + index)
+        take_step(state, lambda row, data=data: one(data).square().sum(), index=index)
+        ours.step()
+        plain.zero_grad()
+        other(data).square().sum().backward()
+        plain.step()
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(one.parameters(), other.parameters()))
+    assert len(state.arrays()) == kept  # nothing came later
+    assert {key for entries in ours.state.values() for key in entries} >= {key for entries in plain.state.values() for key in entries if entries[key] is not None}
+
+
+def test_optimizers_whose_beginning_is_not_known_are_refused_by_name_unless_their_state_is_there():
+    class Own(torch.optim.SGD):
+        pass
+
+    for kind, options, said in ((torch.optim.Rprop, {}, "Rprop"), (torch.optim.LBFGS, {}, "LBFGS"), (Own, {"lr": 0.1}, "Own"),
+                                (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}, "dampening")):
+        model = model_of()
+        with pytest.raises(pliant.Error, match=said):
+            pliant.torch.state(model, kind(model.parameters(), **options))
+    model = model_of()
+    optimizer = torch.optim.Rprop(model.parameters(), lr=0.1)
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    names = [name for name, *_ in pliant.torch.state(model, optimizer).arrays()]
+    assert "optimizer.0.weight.prev" in names
+    model = model_of()
+    optimizer = Own(model.parameters(), lr=0.1, momentum=0.9)
+    made = pliant.torch.state(model, optimizer, initialise=lambda parameter, group: {"momentum_buffer": torch.ones_like(parameter)})
+    assert "optimizer.2.bias.momentum_buffer" in [name for name, *_ in made.arrays()]
+
+
+def test_an_optimizer_of_other_parameters_and_one_with_options_that_are_no_numbers_are_refused():
+    model = model_of()
+    with pytest.raises(pliant.Error, match="parameter 0 of group 0 of the optimizer is none of the model"):
+        pliant.torch.state(model, torch.optim.SGD(model_of().parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.param_groups[0]["rule"] = object()
+    with pytest.raises(pliant.Error, match="'rule' of group 0 of the optimizer is a object"):
+        pliant.torch.state(model, optimizer)
+
+
+def schedulers(optimizer):
+    rates = torch.optim.lr_scheduler
+    return {"steps": rates.MultiStepLR(optimizer, [1, 3], 0.5), "lambda": rates.LambdaLR(optimizer, lambda step: 1 / (step + 1)),
+            "cosine": rates.CosineAnnealingLR(optimizer, 10)}
+
+
+@pytest.mark.parametrize("name", ["steps", "lambda", "cosine"])
+def test_what_is_saved_makes_another_program_the_same(name):
+    def program():
+        model = model_of()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        scheduler = schedulers(optimizer)[name]
+        return model, optimizer, scheduler, pliant.torch.state(model, optimizer, scheduler=scheduler)
+
+    def train(made, steps):
+        model, optimizer, _, state = made
+        for index in steps:
+            take_step(state, lambda row: model(torch.ones(1, 4)).square().sum(), index=index)
+            optimizer.step()
+
+    one, other = program(), program()
+    train(one, range(3))
+    saved = one[3].save()
+    assert saved == one[3].save() and json.loads(saved)["optimizer"] == "Adam"
+    for (_, mine), (_, theirs) in zip(one[3]._tensors(), other[3]._tensors()):
+        theirs.data.copy_(mine)
+    assert other[3].load(saved) is None
+    assert other[3].save() == saved
+    train(one, range(3, 6))
+    train(other, range(3, 6))
+    assert one[3].save() == other[3].save()
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(one[0].parameters(), other[0].parameters()))
+    assert one[2].last_epoch == other[2].last_epoch == 6
+
+
+def test_a_state_that_cannot_be_saved_is_refused_at_once():
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    scheduler.extra = object()
+    with pytest.raises(pliant.Error, match="what LambdaLR keeps is a object"):
+        pliant.torch.state(model, optimizer, scheduler=scheduler)
+
+
+@pytest.mark.parametrize(("blob", "said"), [(b"", "none of pliant.torch"), (b"[]", "none of pliant.torch"), (b'{"format":9}', "has format 9")])
+def test_bytes_that_are_no_state_are_refused(blob, said):
+    model = model_of()
+    with pytest.raises(pliant.Error, match=said):
+        pliant.torch.state(model, torch.optim.SGD(model.parameters(), lr=0.1)).load(blob)
+
+
+def test_the_state_of_another_program_is_refused_with_what_differs():
+    def saved(kind, scheduled=False, groups=1):
+        model = model_of()
+        parameters = [{"params": [one]} for one in model.parameters()] if groups > 1 else model.parameters()
+        optimizer = kind(parameters, lr=0.1)
+        return pliant.torch.state(model, optimizer, scheduler=schedulers(optimizer)["steps"] if scheduled else None)
+
+    state = saved(torch.optim.Adam)
+    for other, said in ((saved(torch.optim.SGD), "is of SGD, and this program has Adam"), (saved(torch.optim.Adam, True), "has a scheduler"),
+                        (saved(torch.optim.Adam, groups=4), "has 4 parameter groups")):
+        with pytest.raises(pliant.Error, match=said):
+            state.load(other.save())
+
+
+def test_the_rates_of_a_step_are_those_of_its_batch_and_are_taken_back_after_it():
+    model = model_of()
+    optimizer = torch.optim.AdamW([{"params": [model[0].weight], "lr": 0.5}, {"params": [model[2].weight]}], lr=0.1, betas=(0.9, 0.99))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
+    state = pliant.torch.state(model, optimizer, scheduler=scheduler)
+    for index in range(3):
+        base = 1 / (index + 1)
+        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.5 * base, 0.1 * base])
+        step = Step(state.gradient_size, scaling={"one_minus_beta1": 2.0})
+        step.scaling = lambda base_lr, step=step: types.SimpleNamespace(**{**SCALING, "learning_rate": 3 * base_lr, "one_minus_beta1": 2.0})
+        state.begin(step)
+        state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
+        commit(state, step)
+        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([1.5 * base, 0.3 * base])
+        assert optimizer.param_groups[0]["betas"] == (pytest.approx(0.8), 0.99)
+        optimizer.step()
+        state.save()
+        assert optimizer.param_groups[1]["betas"] == (0.9, 0.99)
+
+
+def test_moments_are_scaled_once_where_the_rule_says_so():
+    model = model_of()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
+    take_step(state, lambda row: model(torch.ones(1, 4)).sum())
+    optimizer.step()
+    before = optimizer.state[model[0].weight]["exp_avg"].clone()
+    take_step(state, lambda row: model(torch.ones(1, 4)).sum(), {"momentum_buffer": 0.5}, index=1)
+    assert torch.equal(optimizer.state[model[0].weight]["exp_avg"], before * 0.5)
+
+
+def test_a_rate_that_is_changed_between_commit_and_the_next_step_is_refused():
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
+    take_step(state, lambda row: model(torch.ones(1, 4)).sum())
+    optimizer.step()
+    scheduler.step()
+    with pytest.raises(pliant.Error, match=r"'lr' of group 0 of the optimizer was changed after commit"):
+        state.begin(Step(state.gradient_size, index=1))
+
+
+def test_a_tensor_that_has_moved_since_the_session_asked_is_refused_by_name():
+    model = model_of()
+    model.register_buffer("scale", torch.ones(2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
+
+    def move():
+        optimizer.state[model[0].weight]["exp_avg"] = torch.zeros(3, 4)
+
+    def replace():
+        model.scale = torch.zeros(2)
+
+    for change, said in ((lambda: optimizer.load_state_dict(optimizer.state_dict()), r"the optimizer's state of 0\.weight is another one"),
+                         (move, r"optimizer\.0\.weight\.exp_avg lies elsewhere"), (replace, r"model\.scale lies elsewhere")):
+        state.arrays()
+        state.save()
+        change()
+        with pytest.raises(pliant.Error, match=said + ".*renew_arrays"):
+            state.save()
+    state.arrays()
+    state.save()
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_what_a_forward_draws_depends_on_the_job_the_step_and_the_row_alone(deterministic):
+    def drawn(rows, seed=7, index=0):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.5))
+        state = pliant.torch.state(model)
+        state.attach(session(deterministic, seed))
+        step = Step(state.gradient_size, tuple(range(row, row + 1) for row in rows), index)
+        state.begin(step)
+        seen = []
+        for _ in rows:
+            seen.append(model(torch.ones(1, 1)))
+            torch.rand(3)  # what one rank draws besides
+            state.backward(step, step.pending, seen[-1].sum())
+        return [one.detach().tolist() for one in seen]
+
+    alone = drawn(range(4))
+    assert alone == drawn(range(2)) + drawn(range(2, 4))
+    assert len({str(one) for one in alone}) == 4
+    assert drawn(range(4), seed=8) != alone and drawn(range(4), index=1) != alone
+
+
+def test_deterministic_mode_computes_on_one_thread_and_refuses_more():
+    torch.set_num_threads(2)
+    model = model_of()
+    state = pliant.torch.state(model)
+    state.attach(session(True))
+    assert torch.get_num_threads() == 1
+    step = Step(state.gradient_size)
+    state.begin(step)
+    torch.set_num_threads(2)
+    with pytest.raises(pliant.Error, match="torch computes with 2 threads"):
+        state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
+    assert step.added == 0
+
+
+@pytest.mark.parametrize(("layer", "shape"), [(nn.BatchNorm1d(4), (3, 4)), (nn.BatchNorm2d(4, momentum=None), (3, 4, 2, 2)),
+                                              (nn.InstanceNorm1d(4, track_running_stats=True), (3, 4, 2))], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_buffer_that_a_forward_changes_is_refused_by_name(layer, shape, deterministic):
+    model = nn.Sequential(nn.Dropout(0.0), layer)
+    layer.train()
+    state = pliant.torch.state(model)
+    state.attach(session(deterministic))
+    step = Step(state.gradient_size or 8)
+    parameter = nn.Parameter(torch.ones(()))  # so that there is something to go backward through
+    state.begin(step)
+    with pytest.raises(pliant.Error, match=r"the forward changes buffer 1\.\w+ of (Batch|Instance)Norm\dd"):
+        state.backward(step, step.pending, model(parameter * torch.randn(shape)).sum())
+    assert step.added == 0
+    layer.eval()
+    state.begin(step)
+    loss = model(parameter * torch.randn(shape)).sum()
+    state._buffers.check()
+    assert loss.requires_grad
+
+
+class CompiledFunction(torch.autograd.Function):
+    """Under the name that torch.compile gives."""
+
+    @staticmethod
+    def forward(context, value):
+        return value * 2
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * 2
+
+
+def test_compiled_code_is_refused_in_deterministic_mode_alone():
+    class OptimizedModule(nn.Module):
+        """As torch.compile wraps a model."""
+
+        def __init__(self, inside):
+            super().__init__()
+            self.inside = inside
+
+    wrapped = nn.Sequential(OptimizedModule(nn.Linear(1, 1)))
+    with pytest.raises(pliant.Error, match="module 0 is compiled"):
+        pliant.torch.state(wrapped).attach(session(True))
+    pliant.torch.state(wrapped).attach(session(False))
+    for deterministic in (True, False):
+        model = model_of()
+        state = pliant.torch.state(model)
+        state.attach(session(deterministic))
+        step = Step(state.gradient_size)
+        state.begin(step)
+        loss = CompiledFunction.apply(model(torch.ones(1, 4))).sum()
+        if deterministic:
+            with pytest.raises(pliant.Error, match="a function that the loss is computed with is compiled"):
+                state.backward(step, step.pending, loss)
+        else:
+            state.backward(step, step.pending, loss)
+
+
+def test_a_loss_that_is_none_is_refused_and_an_error_in_backward_leaves_the_step_open():
+    model = model_of()
+    state = pliant.torch.state(model)
+    step = Step(state.gradient_size)
+    state.begin(step)
+    for loss in (1.0, model(torch.ones(1, 4))):
+        with pytest.raises(pliant.Error, match="a tensor of one element"):
+            state.backward(step, step.pending, loss)
+    with pytest.raises(RuntimeError):
+        state.backward(step, step.pending, torch.zeros(()))  # depends on nothing
+    assert step.added == 0
+    state.begin(step)
+    state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
+    assert step.added == 1
+
+
+def test_a_loss_that_is_not_finite_is_handed_over_as_it_is():
+    model = model_of()
+    state = pliant.torch.state(model)
+    step = Step(state.gradient_size)
+    state.begin(step)
+    state.backward(step, step.pending, (model(torch.ones(1, 4)) * float("nan")).sum())
+    assert numpy.isnan(step.loss) and numpy.isnan(step.sum).any()
