@@ -59,16 +59,16 @@ TEST_CASE("a reduction that has no memory left is made again by the workers that
 }
 
 TEST_CASE("a device that has no room for the state twice has enough for snapshots, joins and a resume") {
-  // Of 8 MiB each: the weights, three arrays that the trainer computes with, and the sum of gradients.
+  // Of 16 MiB each: the weights, three arrays that the trainer computes with, and the sum of gradients.
   constexpr int64_t kArrays = 5;
-  constexpr int64_t kWeights = int64_t{2} << 20;
-  constexpr int64_t kSpare = int64_t{6} << 20;  // less than the weights once more
+  constexpr int64_t kWeights = int64_t{4} << 20;
+  constexpr int64_t kSpare = int64_t{12} << 20;  // less than the weights once more
   for (const Machine& machine : doubles()) {
     if (!machine.has_kernels) continue;
     INFO(machine.name);
     JobRunner job;
     std::string config = config_on(machine, "workers = 2\nmax_steps = 2\nmax_restarts = 1\n");
-    for (const auto& [from, to] : {std::pair{"weights = 3001", "weights = 2097152"}, {"[2, 4]", "[16]"}})
+    for (const auto& [from, to] : {std::pair{"weights = 3001", "weights = 4194304"}, {"[2, 4]", "[16]"}})
       config.replace(config.find(from), std::string(from).size(), to);
     job.config(config);
     {
