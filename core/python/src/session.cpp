@@ -159,7 +159,7 @@ bool PySession::next() {
   }
   ++serial_;
   step_ = nullptr;
-  Step* const next = call([](Session& session) { return session.next(); });
+  Step* const next = call([](Session& session) { return session.next(); }, &is_broken_off_);
   drop_pieces();
   if (next == nullptr) {
     batches_.clear();

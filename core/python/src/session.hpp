@@ -57,8 +57,9 @@ class PySession : public Serial {
   /// Throws kFailedPrecondition in another thread or process.
   void require_here() const;
   /// What `work` returns of the session, without the lock of the interpreter: it may wait, and may call the program.
+  /// `breaks_off`: set where the program's own code raised within it.
   template <class Work>
-  auto call(Work&& work) {
+  auto call(Work&& work, bool* breaks_off = nullptr) {
     require_here();
     const Turn turn(*this, kName);
     raised_.clear();
@@ -72,7 +73,7 @@ class PySession : public Serial {
         return made;
       }
     } catch (const Raised&) {
-      is_broken_off_ = true;
+      if (breaks_off != nullptr) *breaks_off = true;
       raised_.rethrow();
     } catch (const Error& error) {
       raised_.throw_behind(error);
@@ -124,7 +125,7 @@ class PySession : public Serial {
   std::unique_ptr<Session> session_;
   std::shared_ptr<const PyDataset> dataset_;
   int64_t epoch_ = -1;          // of the last step
-  bool is_broken_off_ = false;  // the program's own code was: what the agent waits for was not sent
+  bool is_broken_off_ = false;  // a `next` was: what the agent waits for was not sent
   Step* step_ = nullptr;
   uint64_t serial_ = 0;                    // of the step in hand: rises with each
   std::map<int64_t, nb::object> batches_;  // by step: that in hand, and those to come
