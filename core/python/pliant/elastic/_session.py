@@ -302,8 +302,8 @@ class Session(Iterator[Step]):
         return step
 
     def coming(self, ahead: int = 1) -> ComingStep | None:
-        """The step `ahead` steps, at least 1, after the one that was handed out last, for a loader that reads ahead. None where there is none in
-        the same epoch, before the first step and after the last."""
+        """The step `ahead` steps, at least 1, after the one that was handed out last, for a loader that reads ahead. None where there is none up
+        to the end of the next epoch and of the job, before the first step and after the last."""
         core = self._core.coming(ahead)
         return None if core is None else ComingStep(core)
 
