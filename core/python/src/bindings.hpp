@@ -121,5 +121,6 @@ void bind_ledger(nb::module_& module);
 void bind_lengths(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_deepspeed(nb::module_& module);
+void bind_snapshot(nb::module_& module);
 
 }  // namespace pliant::python

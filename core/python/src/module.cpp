@@ -23,4 +23,5 @@ NB_MODULE(_core, module) {
   py::bind_lengths(module);
   py::bind_session(module);
   py::bind_deepspeed(module);
+  py::bind_snapshot(module);
 }

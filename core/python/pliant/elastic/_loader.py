@@ -1,28 +1,211 @@
-"""Loaders: the samples of a step's micro-batches."""
+"""Loader: the samples of a step's micro-batches, read ahead by threads and kept where the rows of a rank change."""
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from pliant import _core
+from pliant._core import Batch
+from pliant._errors import Error, Status
+from pliant._samplers import Item, ItemList
 
 if TYPE_CHECKING:
     from pliant.elastic._session import Session, Step
 
 
-class Loader:
-    """Reads the samples of a step when they are asked for, on the thread that asks. Made by `Session.loader`; its `of` takes the steps in their order.
+class _Task:
+    """Something that is computed once, by the thread that comes first. Its error is kept for those who ask for what it made."""
 
-    `dataset[item]` is the sample of `item`, a `pliant.Item`: the number of the sequence, with the row and the piece that it is in. `collate`
-    makes a batch of the list of a micro-batch's samples; None: the list is the batch.
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work: Callable[[], Any] | None = work
+        self._turn = threading.Lock()
+        self._made: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Waits for another thread that is at it. An interrupt leaves it to the next one."""
+        with self._turn:
+            if self._work is None:
+                return
+            try:
+                self._made = self._work()
+            except Exception as error:  # noqa: BLE001 what a data set raises is the business of who asked for the sample
+                self._error = error
+            self._work = None
+
+    def result(self) -> Any:
+        self.run()
+        if self._error is not None:
+            raise self._error
+        return self._made
+
+
+class _Workers:
+    """Threads that run tasks in the order in which they were given. They keep no process alive, and end with whoever has this."""
+
+    def __init__(self, count: int) -> None:
+        import queue
+
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=_run, args=(self._tasks,), name="pliant loader", daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def give(self, task: _Task) -> None:
+        self._tasks.put(task)
+
+    def __del__(self) -> None:
+        for _ in getattr(self, "_threads", ()):
+            self._tasks.put(None)
+
+
+def _run(tasks: Any) -> None:
+    while True:
+        task = tasks.get()
+        if task is None:
+            return
+        task.run()
+        del task  # and what it holds, while this waits
+
+
+class Loader:
+    """Batches for each micro-batch of a step. Made by `Session.loader`; other loaders have the same `of`.
+
+    `dataset[item]` is the sample of `item`, a `pliant.Item`: the number of the sequence, with the row and the piece that it is in. A data set that
+    has `__getitems__` is asked for a whole row. `collate` makes a batch of the list of a micro-batch's samples; None: the list is the batch.
+    `num_workers`: threads of this process that read ahead, `prefetch` micro-batches each, into the next steps; 0: all is read when it is asked
+    for, by the thread that asks. With workers the data set and `collate` are used on several threads at a time; random numbers that they draw should
+    come from generators of their own, keyed by the item.
+
+    A sample that was read is kept until its step is committed: where the group changes, only rows that are new to this rank are read. What the
+    data set or `collate` raises is raised, as Error with the row and the first cause, when the batch is asked for; not earlier.
     """
 
-    def __init__(self, session: Session, dataset: Any, collate: Callable[[list[Any]], Any] | None = None, num_workers: int = 0) -> None:
-        if num_workers != 0:
-            raise ValueError(f"num_workers is {num_workers}: this loader has none")
+    def __init__(
+        self,
+        session: Session,
+        dataset: Any,
+        collate: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        *,
+        prefetch: int = 2,
+    ) -> None:
+        if num_workers < 0:
+            raise Error(f"num_workers is {num_workers}; it must be at least 0", Status.OUT_OF_RANGE)
+        if prefetch < 1:
+            raise Error(f"prefetch is {prefetch}; it must be at least 1", Status.OUT_OF_RANGE)
+        self._session = session
         self._dataset = dataset
         self._collate = collate
+        self._ahead = num_workers * prefetch
+        self._num_workers = num_workers
+        self._workers: _Workers | None = None
+        self._process = -1  # that has the workers
+        self._rows: dict[tuple[int, int], _Task] = {}  # samples, by step and row
+        self._batches: dict[tuple[int, range], _Task] = {}  # by step and rows
 
     def of(self, step: Step) -> Iterator[Any]:
         """A batch for each micro-batch of `step` that has rows, in order."""
-        for items in step.items():
-            samples = [self._dataset[item] for item in items]
-            yield samples if self._collate is None else self._collate(samples)
+        self._start_workers()
+        self._forget(step.index)
+        coming = self._in_order(step)
+        waiting: list[_Task] = []
+        own = [rows for rows in step.micro_batches if rows]
+        for number in range(len(own)):
+            while len(waiting) <= self._ahead:  # the one that is due, and those that are read ahead
+                following = next(coming, None)
+                if following is None:
+                    break
+                waiting.append(self._ask(*following))
+            batch = waiting.pop(0)
+            self._batches.pop((step.index, own[number]), None)  # a batch may be changed by who gets it; its samples stay
+            yield batch.result()
+
+    def _in_order(self, step: Step) -> Iterator[tuple[int, Batch, range]]:
+        """Micro-batches of this step, and of those that come."""
+        for rows in step.micro_batches:
+            if rows:
+                yield step.index, step.batch, rows
+        ahead = 1
+        while self._num_workers:
+            coming = self._session.coming(ahead)
+            if coming is None:
+                return
+            for rows in coming.micro_batches:
+                if rows:
+                    yield coming.index, coming.batch, rows
+            ahead += 1
+
+    def _ask(self, index: int, batch: Batch, rows: range) -> _Task:
+        """Samples first: a batch waits for them, and whoever takes it from the queue finds them taken or done."""
+        found = self._batches.get((index, rows))
+        if found is not None:
+            return found
+        missing = [row for row in rows if (index, row) not in self._rows]
+        for row, items in zip(missing, _items(batch, missing)):
+            task = _Task(_reading(self._dataset, index, row, items))
+            self._rows[index, row] = task
+            if self._workers is not None:
+                self._workers.give(task)
+        made = _Task(_collating(self._collate, index, rows, [self._rows[index, row] for row in rows]))
+        self._batches[index, rows] = made
+        if self._workers is not None:
+            self._workers.give(made)
+        return made
+
+    def _forget(self, index: int) -> None:
+        """Steps before this one are committed, or as good as: what comes after it may still be wanted. What failed is tried again."""
+        self._rows = {key: task for key, task in self._rows.items() if key[0] >= index and task._error is None}
+        self._batches = {key: task for key, task in self._batches.items() if key[0] >= index and task._error is None}
+
+    def _start_workers(self) -> None:
+        if self._process == os.getpid():
+            return
+        if self._process != -1:
+            raise Error("a loader is used in the process that made its threads; this one was forked from it", Status.FAILED_PRECONDITION)
+        self._process = os.getpid()
+        if self._num_workers:
+            self._workers = _Workers(self._num_workers)
+
+
+def _items(batch: Batch, rows: list[int]) -> list[ItemList]:
+    dealt: list[ItemList] = _core._deal(batch, 0, [(row, 1) for row in rows], batch.epoch, batch.index, len(rows), Item, ItemList, False)
+    dealt.reverse()
+    return dealt
+
+
+def _reading(dataset: Any, index: int, row: int, items: ItemList) -> Callable[[], list[Any]]:
+    def read() -> list[Any]:
+        ask = getattr(dataset, "__getitems__", None)
+        item: Any = None
+        try:
+            if ask is not None:
+                return list(ask(items))
+            samples = []
+            for item in items:
+                samples.append(dataset[item])
+            return samples
+        except Exception as error:
+            which = "data set items " + ", ".join(str(int(one)) for one in items) if item is None else f"data set item {int(item)}"
+            raise _failed(f"{which} (row {row} of step {index})", error) from error
+
+    return read
+
+
+def _collating(collate: Callable[[list[Any]], Any] | None, index: int, rows: range, tasks: list[_Task]) -> Callable[[], Any]:
+    def make() -> Any:
+        samples = [sample for task in tasks for sample in task.result()]
+        if collate is None:
+            return samples
+        try:
+            return collate(samples)
+        except Exception as error:
+            raise _failed(f"collate of rows {rows[0]} to {rows[-1]} of step {index}", error) from error
+
+    return make
+
+
+def _failed(what: str, error: Exception) -> Error:
+    return Error(f"{what}: {type(error).__name__}: {error}", Status.FAILED_PRECONDITION)

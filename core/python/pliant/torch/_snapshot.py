@@ -1,0 +1,64 @@
+"""Snapshots of a job into a model, without a job."""
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from pliant import _core
+from pliant._errors import Error, Status
+from pliant.torch._state import State
+
+_SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "uint8": "u8", "int8": "u8",
+          "bool": "u8"}
+_SHOWN = 5  # differences that are named
+
+
+def load_snapshot(
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes], model: torch.nn.Module, optimizer: Any = None, *, scheduler: Any = None
+) -> int:
+    """Copies the state in a snapshot of a job, such as pliant-runs/NAME/latest/snapshots/step-00000050.snapshot, into `model`, and into `optimizer`
+    and `scheduler` where they are given; for evaluation and export. Returns the number of steps that the state has made. Needs no job.
+
+    Raises Error where the file is damaged, and where it is of another model, with what differs; the model is unchanged then. On a device other
+    than the CPU the state goes through the CPU's memory.
+    """
+    state = State(model, optimizer, scheduler, trains=False)
+    own = {name: (kind, shape, tensor) for (name, kind, shape, _), (_, tensor) in zip(state.arrays(), state._tensors())}
+    held: list[tuple[torch.Tensor, torch.Tensor]] = []  # a tensor of the CPU, and where it belongs
+    steps = 0
+
+    def place(step: int, arrays: list[tuple[str, str, tuple[int, ...]]]) -> list[int]:
+        nonlocal steps
+        steps = step
+        _require_same(os.fsdecode(path), own, arrays, with_optimizer=optimizer is not None)
+        places = []
+        for name, _, _ in arrays:
+            if name not in own or not own[name][2].numel():
+                places.append(0)
+                continue
+            tensor = own[name][2]
+            there = tensor if tensor.device.type == "cpu" else torch.empty_like(tensor, device="cpu", requires_grad=False)
+            held.append((there, tensor))
+            places.append(there.data_ptr())
+        return places
+
+    rest = _core._load_snapshot(path, place)
+    with torch.no_grad():
+        for there, tensor in held:
+            if there is not tensor:
+                tensor.copy_(there)
+    if optimizer is not None:
+        state.load(rest)
+    return steps
+
+
+def _require_same(file: str, own: dict[str, Any], arrays: list[tuple[str, str, tuple[int, ...]]], with_optimizer: bool) -> None:
+    here = {name: f"{_SHORT[kind]}{list(shape)}" for name, (kind, shape, _) in own.items()}
+    there = {name: f"{kind}{list(shape)}" for name, kind, shape in arrays if with_optimizer or not name.startswith("optimizer.")}
+    differences = [f"{name} is {here.get(name, 'missing')} in this program and {there.get(name, 'missing')} in the snapshot"
+                   for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+    if differences:
+        more = f", and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+        raise Error(f"{file} is of another model: {'; '.join(differences[:_SHOWN])}{more}", Status.FAILED_PRECONDITION, 2)

@@ -1,0 +1,189 @@
+"""a loader of an elastic job reads ahead, keeps what it has read where rows move, and says which row could not be read."""
+import os
+import threading
+import types
+
+import pytest
+from conftest import CUT, toml
+
+WAIT = 60  # seconds, until a test fails
+
+
+class Texts:
+    """Item i is i, with its row. Counts what is asked for."""
+
+    def __init__(self, broken=()):
+        self.asked, self.lock, self.read, self.broken = [], threading.Lock(), threading.Condition(), set(broken)
+
+    def __getitem__(self, item):
+        with self.read:
+            self.asked.append((int(item), item.row))
+            self.read.notify_all()
+        if int(item) in self.broken:
+            raise ValueError(f"no file for {int(item)}")
+        return int(item), item.row
+
+    def wait_for(self, count):
+        with self.read:
+            assert self.read.wait_for(lambda: len(self.asked) >= count, WAIT), self.asked
+
+
+class Job:
+    """A session that hands out steps of a real plan, whose rows it shares out as it is told to."""
+
+    def __init__(self, pliant, sampler=None):
+        config = pliant.Config.parse(toml(*([] if sampler is None else [sampler])))
+        self.plan = pliant.plan(config)
+        self.batches = pliant.Batches(config, self.plan, [3 + i * 7 % 29 for i in range(400)])
+        self.index, self.blocks = 0, lambda index: (range(0, 4), range(4, 6))
+
+    def step(self, index=None):
+        index = self.index if index is None else index
+        return types.SimpleNamespace(index=index, batch=self.batches.batch(0, index), micro_batches=self.blocks(index), shares=1)
+
+    def coming(self, ahead):
+        if self.index + ahead >= self.batches.epoch(0).batches:
+            return None
+        return self.step(self.index + ahead)
+
+    def expected(self, rows, index=None):
+        batch = self.batches.batch(0, self.index if index is None else index)
+        return [(int(i), row) for row in rows for i in batch.row(row)]
+
+
+@pytest.fixture
+def job(pliant):
+    return Job(pliant)
+
+
+def loader_of(job, *arguments, **options):
+    from pliant.elastic import Loader
+
+    return Loader(job, *arguments, **options)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_each_micro_batch_has_the_samples_of_its_rows_in_order(job, workers):
+    loader = loader_of(job, Texts(), num_workers=workers)
+    for job.index in range(job.batches.epoch(0).batches):
+        expected = [job.expected(range(0, 4)), job.expected(range(4, 6))]
+        assert list(loader.of(job.step())) == expected
+        assert list(loader.of(job.step())) == expected  # the step was lost
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_collate_makes_the_batch_and_a_rank_without_rows_has_none(job, workers):
+    job.blocks = lambda index: (range(0, 1), range(1, 1), range(1, 3))
+    assert [type(batch) for batch in loader_of(job, Texts(), tuple, num_workers=workers).of(job.step())] == [tuple, tuple]
+    job.blocks = lambda index: ()
+    assert list(loader_of(job, Texts(), num_workers=workers).of(job.step())) == []
+
+
+def test_without_workers_nothing_is_read_before_it_is_asked_for(job):
+    texts = Texts()
+    batches = loader_of(job, texts).of(job.step())
+    assert texts.asked == []
+    assert next(batches) == texts.asked == job.expected(range(0, 4))
+
+
+def test_workers_read_the_next_step_while_this_one_is_computed(job):
+    texts = Texts()
+    loader = loader_of(job, texts, num_workers=1, prefetch=3)
+    batches = loader.of(job.step())
+    next(batches)
+    ahead = [*job.expected(range(0, 6)), *job.expected(range(0, 6), 1)]  # three micro-batches after the first one
+    texts.wait_for(len(ahead))
+    assert sorted(texts.asked) == sorted(ahead)
+    list(batches)
+    before = len(texts.asked)
+    job.index = 1
+    assert list(loader.of(job.step())) == [job.expected(range(0, 4)), job.expected(range(4, 6))]
+    assert not set(job.expected(range(0, 6))) & set(texts.asked[before:])  # they were there
+
+
+def test_what_was_read_is_kept_where_the_rows_of_the_rank_change(job):
+    texts = Texts()
+    loader = loader_of(job, texts, num_workers=2, prefetch=2)
+    assert len(list(loader.of(job.step()))) == 2
+    job.blocks = lambda index: (range(2, 5), range(5, 9))  # a rank has died
+    assert list(loader.of(job.step())) == [job.expected(range(2, 5)), job.expected(range(5, 9))]
+    counts = [texts.asked.count(one) for one in job.expected(range(0, 9))]
+    assert counts == [1] * len(counts)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sample_that_raises_is_named_with_its_row_when_it_is_due_and_is_tried_again(pliant, job, workers):
+    item, row = job.expected(range(5, 6), index=1)[0]
+    texts = Texts(broken=[item])
+    loader = loader_of(job, texts, num_workers=workers, prefetch=4)
+    assert len(list(loader.of(job.step()))) == 2  # which has read ahead
+    job.index = 1
+    batches = loader.of(job.step())
+    next(batches)
+    with pytest.raises(pliant.Error, match=rf"data set item {item} \(row {row} of step 1\): ValueError: no file for {item}") as raised:
+        next(batches)
+    assert isinstance(raised.value.__cause__, ValueError)
+    texts.broken.clear()
+    assert list(loader.of(job.step())) == [job.expected(range(0, 4)), job.expected(range(4, 6))]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_collate_that_raises_is_named_with_its_rows(pliant, job, workers):
+    with pytest.raises(pliant.Error, match=r"collate of rows 0 to 3 of step 0: ZeroDivisionError"):
+        next(loader_of(job, Texts(), lambda samples: 1 // 0, num_workers=workers).of(job.step()))
+
+
+def test_a_data_set_that_takes_a_list_is_asked_for_a_row_at_a_time(pliant, job):
+    class Lists:
+        def __getitems__(self, items):
+            if items[0].row == 4:
+                raise OSError("gone")
+            return [int(item) for item in items]
+
+    batches = loader_of(job, Lists()).of(job.step())
+    assert next(batches) == [item for item, _ in job.expected(range(0, 4))]
+    with pytest.raises(pliant.Error, match=r"data set items [\d, ]+ \(row 4 of step 0\): OSError: gone"):
+        next(batches)
+
+
+def test_pieces_of_sequences_come_with_their_items(pliant):
+    class Pieces:
+        def __getitem__(self, item):
+            return int(item), item.piece
+
+    job = Job(pliant, CUT)
+    found = next(loader_of(job, Pieces()).of(job.step()))
+    batch = job.batches.batch(0, 0)
+    end = batch.offsets[4]
+    assert found == [(int(i), (int(first), int(count), bool(last))) for i, first, count, last in
+                     zip(batch.ids[:end], batch.first_tokens[:end], batch.token_counts[:end], batch.is_last[:end])]
+
+
+@pytest.mark.parametrize(("options", "said"), [({"num_workers": -1}, "num_workers is -1"), ({"prefetch": 0}, "prefetch is 0")])
+def test_wrong_options_are_refused(pliant, job, options, said):
+    with pytest.raises(pliant.Error, match=said):
+        loader_of(job, Texts(), **options)
+
+
+def test_a_forked_process_is_refused_in_place_of_waiting_for_threads_that_it_has_not(job):
+    loader = loader_of(job, Texts(), num_workers=1)
+    list(loader.of(job.step()))
+    child = os.fork()
+    if child == 0:
+        try:
+            next(loader.of(job.step()))
+        except Exception as error:  # noqa: BLE001
+            os._exit(7 if "forked" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_its_threads_end_with_it(job):
+    loader = loader_of(job, Texts(), num_workers=2)
+    list(loader.of(job.step()))
+    threads = loader._workers._threads
+    assert all(thread.is_alive() and thread.daemon for thread in threads)
+    del loader
+    for thread in threads:
+        thread.join(WAIT)
+    assert not any(thread.is_alive() for thread in threads)

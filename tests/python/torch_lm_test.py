@@ -1,0 +1,147 @@
+"""a PyTorch job has the same bits at every number of workers, killed or not, and its snapshots are read without it."""
+import importlib.util
+import itertools
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+import torch
+
+import pliant
+import pliant.torch
+
+BIN = pathlib.Path(os.environ["PLIANT_TEST_BIN"])
+SAMPLE = pathlib.Path(os.environ["PLIANT_TEST_SOURCE"]) / "samples/torch_lm"
+STEPS = 8
+SMALL = ["app.dim=16", "app.heads=2", "app.layers=1", "app.max_sequence=64", "app.dropout=0.1", "app.warmup_steps=3", "sampler.best_fit.max_tokens=64",
+         f"run.max_steps={STEPS}", "run.snapshot_every=4"]
+WORDS = ["It is", "a truth", "universally", "acknowledged", "that", "a single man", "must be", "in want of", "a wife"]
+THOROUGH = os.environ.get("PLIANT_THOROUGH_TESTS") == "1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("torch_lm")
+    sentences = [" ".join(words) + "." for words in itertools.islice(itertools.permutations(WORDS, 3), 400)]
+    (made / "text").write_text("\n\n".join(" ".join(sentences[i : i + 5]) for i in range(0, 400, 5)))
+    return made
+
+
+def run(folder, name, workers, *arguments, ends_with=0):
+    """The directory of the run."""
+    sets = [*SMALL, f"app.text={folder}/text", f"run.workers={workers}", f"run.name={name}"]
+    command = [BIN / "pliant", "run", SAMPLE / "pliant.toml", *itertools.chain(*(("--set", one) for one in sets)), *arguments]
+    environment = dict(os.environ, PATH=os.pathsep.join([str(BIN.parent / "libexec/python"), os.environ["PATH"]]))
+    done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=150, check=False)
+    made = folder / "pliant-runs" / name / "latest"
+    logs = "\n".join(f"{file}: {file.read_text()}" for file in made.glob("logs/*")) if made.exists() else ""
+    assert done.returncode == ends_with, done.stdout + logs
+    return made
+
+
+def digests(made):
+    """Of the state that each step began with."""
+    lines = map(json.loads, (made / "digests.jsonl").read_text().splitlines())
+    return {line["step"]: line["root"] for line in lines}
+
+
+def audit(made, *arguments):
+    done = subprocess.run([BIN / "pliant", "audit", made, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.fixture(scope="module")
+def alone(folder):
+    return run(folder, "alone", 1)
+
+
+def program():
+    specification = importlib.util.spec_from_file_location("torch_lm", SAMPLE / "train.py")
+    made = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(made)
+    return made
+
+
+def built(folder):
+    config = pliant.Config.open(SAMPLE / "pliant.toml", sets=SMALL)
+    return program().build(config, 5)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4] if THOROUGH else [])
+def test_the_digests_are_those_of_one_worker(folder, alone, workers):
+    assert digests(run(folder, f"of_{workers}", workers)) == digests(alone)
+
+
+def test_the_digests_are_those_of_one_worker_where_one_of_four_is_killed(folder, alone):
+    killed = run(folder, "killed", 4, "--inject", "kill:rank=2,step=3")
+    assert len(digests(alone)) >= STEPS and digests(killed) == digests(alone)
+    returncode, said = audit(killed, "--against", alone)
+    assert returncode == 0, said
+
+
+def test_a_snapshot_is_read_without_the_job(folder, alone):
+    file = alone / f"snapshots/step-{STEPS:08}.snapshot"
+    model, optimizer, warm_up = built(folder)
+    fresh = {name: one.detach().clone() for name, one in model.named_parameters()}
+    assert pliant.torch.load_snapshot(file, model, optimizer, scheduler=warm_up) == STEPS
+    assert any(not torch.equal(fresh[name], one) for name, one in model.named_parameters())
+    assert all(entries["step"].item() == STEPS and entries["exp_avg_sq"].sum() > 0 for entries in optimizer.state.values())
+    assert all(one.grad is None for one in model.parameters())
+    other, _, _ = built(folder)
+    assert pliant.torch.load_snapshot(os.fsencode(file), other) == STEPS
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), other.parameters()))
+
+
+def test_a_snapshot_of_another_model_is_refused_with_what_differs_and_changes_nothing(folder, alone):
+    file = alone / f"snapshots/step-{STEPS:08}.snapshot"
+    model = program().Model(8, 1, 2, 64, 0.0)
+    before = [one.detach().clone() for one in model.parameters()]
+    with pytest.raises(pliant.Error, match=r"is of another model: model\.blocks\.0\.down\.bias is f32\[8\] in this program and f32\[16\] in the snapshot.* more$"):
+        pliant.torch.load_snapshot(file, model)
+    assert all(torch.equal(one, kept) for one, kept in zip(model.parameters(), before))
+    model, _, _ = built(folder)
+    with pytest.raises(pliant.Error, match=r"optimizer\.blocks\.0\.down\.bias\.exp_avg is missing in this program"):
+        pliant.torch.load_snapshot(file, model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_files_that_are_no_snapshots_are_refused_by_name(folder, alone):
+    model, _, _ = built(folder)
+    with pytest.raises(pliant.Error, match="nowhere.snapshot") as raised:
+        pliant.torch.load_snapshot(folder / "nowhere.snapshot", model)
+    assert raised.value.status == pliant.Status.NOT_FOUND
+    content = bytearray((alone / f"snapshots/step-{STEPS:08}.snapshot").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "damaged.snapshot").write_bytes(content)
+    with pytest.raises(pliant.Error, match=r"damaged\.snapshot.*checksum"):
+        pliant.torch.load_snapshot(folder / "damaged.snapshot", model)
+
+
+FAULTS = {
+    "a batch norm": ("self.norm = nn.LayerNorm(dim)", "self.norm = nn.Sequential(nn.Flatten(0, 1), nn.BatchNorm1d(dim), nn.Unflatten(0, (1, -1)))",
+                     r"the forward changes buffer norm\.1\.running_mean of BatchNorm1d|num_batches_tracked"),
+    "a sentence that is gone": ("        return item.row, torch", "        if item == 11: raise OSError('gone')\n        return item.row, torch",
+                                r"data set item 11 \(row \d+ of step \d\): OSError: gone"),
+    "threads": ("    for step in session:\n", "    for step in session:\n        torch.set_num_threads(2)\n", r"torch computes with 2 threads"),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS) if THOROUGH else ["a sentence that is gone"])
+def test_what_a_worker_ends_with_is_in_its_log(folder, fault):
+    old, new, said = FAULTS[fault]
+    made = folder / fault.replace(" ", "_")
+    made.mkdir()
+    source = (SAMPLE / "train.py").read_text()
+    assert old in source
+    (made / "train.py").write_text(source.replace(old, new))
+    (made / "pliant.toml").write_text((SAMPLE / "pliant.toml").read_text())
+    sets = itertools.chain(*(("--set", one) for one in [*SMALL, f"app.text={folder}/text", "run.workers=1", "run.max_restarts=0"]))
+    environment = dict(os.environ, PATH=os.pathsep.join([str(BIN.parent / "libexec/python"), os.environ["PATH"]]))
+    done = subprocess.run([BIN / "pliant", "run", made / "pliant.toml", *sets], cwd=made, env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, check=False)
+    logs = "".join(file.read_text() for file in made.glob("pliant-runs/*/latest/logs/*"))
+    assert done.returncode != 0
+    assert re.search(said, logs), done.stdout + logs
