@@ -168,10 +168,11 @@ def test_wrong_options_are_refused(pliant, job, options, said):
 def test_a_forked_process_is_refused_in_place_of_waiting_for_threads_that_it_has_not(job):
     loader = loader_of(job, Texts(), num_workers=1)
     list(loader.of(job.step()))
+    following = job.step()
     child = os.fork()
     if child == 0:
         try:
-            next(loader.of(job.step()))
+            next(loader.of(following))
         except Exception as error:  # noqa: BLE001
             os._exit(7 if "forked" in str(error) else 8)
         os._exit(9)
