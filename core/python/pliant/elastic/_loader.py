@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Task:
-    """Something that is computed once, by the thread that comes first. Its error is kept for those who ask for what it made."""
+    """Something that is computed once, by the thread that comes first. Its error is kept for all that ask for what it made."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work: Callable[[], Any] | None = work
@@ -43,7 +43,7 @@ class _Task:
 
 
 class _Workers:
-    """Threads that run tasks in the order in which they were given. They keep no process alive, and end with whoever has this."""
+    """Threads that run tasks in the order in which they were given. They keep no process alive, and end with the object that has them."""
 
     def __init__(self, count: int) -> None:
         import queue
@@ -139,7 +139,7 @@ class Loader:
             ahead += 1
 
     def _ask(self, index: int, batch: Batch, rows: range) -> _Task:
-        """Samples first: a batch waits for them, and whoever takes it from the queue finds them taken or done."""
+        """Samples first: a batch waits for them, and the thread that takes it from the queue finds them taken or done."""
         found = self._batches.get((index, rows))
         if found is not None:
             return found
