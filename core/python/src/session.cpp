@@ -87,7 +87,7 @@ int clear(PyObject* self) {
   return 0;
 }
 
-PyType_Slot kSlots[] = {
+PyType_Slot session_slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(&traverse)}, {Py_tp_clear, reinterpret_cast<void*>(&clear)}, {0, nullptr}};
 
 }  // namespace
@@ -216,7 +216,7 @@ void bind_session(nb::module_& module) {
           "__exit__", [](PyBusy& self, nb::handle, nb::handle, nb::handle) { self.end(); }, "type"_a.none(),
           "value"_a.none(), "traceback"_a.none());
   bind_steps(module);
-  nb::class_<PySession> session(module, "Session", nb::type_slots(kSlots));
+  nb::class_<PySession> session(module, "Session", nb::type_slots(session_slots));
   session.def_static("attach", &attach, "leave_stop_signals"_a = true)
       .def_prop_ro("config", &config_of)
       .def_prop_ro("seed", [](PySession& self) { return self.within().seed(); })

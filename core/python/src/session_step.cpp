@@ -202,8 +202,8 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-PyType_Slot kStepSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<PyStep>)}, {0, nullptr}};
-PyType_Slot kCommittedSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<PyCommitted>)}, {0, nullptr}};
+PyType_Slot step_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<PyStep>)}, {0, nullptr}};
+PyType_Slot committed_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<PyCommitted>)}, {0, nullptr}};
 
 }  // namespace
 
@@ -213,7 +213,7 @@ void give_evaluation(Session& to, const std::string& name, double value, double 
 
 void bind_steps(nb::module_& module) {
   using namespace nb::literals;
-  nb::class_<PyCommitted>(module, "Committed", nb::type_slots(kCommittedSlots))
+  nb::class_<PyCommitted>(module, "Committed", nb::type_slots(committed_slots))
       .def_prop_ro("loss", [](const PyCommitted& self) { return self.committed.loss; })
       .def_prop_ro("gradient", &gradient_of)
       .def_prop_ro("device_gradient", &device_gradient_of)
@@ -225,7 +225,7 @@ void bind_steps(nb::module_& module) {
       .def_ro("batch", &PyComing::batch)
       .def_ro("micro_batches", &PyComing::micro_batches)
       .def_ro("shares", &PyComing::shares);
-  nb::class_<PyStep>(module, "Step", nb::type_slots(kStepSlots))
+  nb::class_<PyStep>(module, "Step", nb::type_slots(step_slots))
       .def_ro("index", &PyStep::index)
       .def_prop_ro("batch",
                    [](const PyStep& self) {
