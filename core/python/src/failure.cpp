@@ -18,18 +18,18 @@ nb::object text_of(std::string_view message) {
 }
 
 /// Makes errors, in Python.
-PyObject* maker = nullptr;
+PyObject* error_maker = nullptr;
 
 }  // namespace
 
 nb::object python_error_of(const Error& error) {
-  return nb::borrow(maker)(static_cast<int>(error.status()), static_cast<int>(exit_code_of(error)),
+  return nb::borrow(error_maker)(static_cast<int>(error.status()), static_cast<int>(exit_code_of(error)),
                            text_of(error.message()), error.options(), error.rank(), error.device());
 }
 
 void bind_failure(nb::module_& /*module*/) {
   // Never released: errors may come until the very end.
-  maker = nb::object(nb::module_::import_("pliant._errors").attr("_from_core")).release().ptr();
+  error_maker = nb::object(nb::module_::import_("pliant._errors").attr("_from_core")).release().ptr();
   nb::register_exception_translator(
       [](const std::exception_ptr& thrown, void* /*unused*/) {
         try {

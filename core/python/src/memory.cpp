@@ -123,7 +123,8 @@ void add_place(NamedArrays& to, std::string name, nb::handle dtype, nb::handle s
     made.shape.push_back(static_cast<int64_t>(count));
   }
   if (PyLong_Check(place.ptr()) != 0) {
-    made.data = reinterpret_cast<void*>(count_from(place, "the address of " + called));
+    const uint64_t address = count_from(place, "the address of " + called);
+    made.data = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
   } else {
     KeptArray array = writable_from(place, called);
     if (array.nbytes() != bytes) {
@@ -176,7 +177,8 @@ PieceOfGradient piece_from(nb::handle given, uint64_t offset, nb::handle count, 
   if (PyLong_Check(given.ptr()) != 0) {
     if (count.is_none() || dtype.is_none())
       raise(PyExc_TypeError, std::string(name) + " is an address: count and dtype are needed beside it");
-    made.piece.data = reinterpret_cast<const void*>(count_from(given, "the address of " + std::string(name)));
+    const uint64_t address = count_from(given, "the address of " + std::string(name));
+    made.piece.data = reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
     made.piece.count = count_from(count, "count");
     made.piece.dtype = type_named(dtype, name).dtype;
   } else {
