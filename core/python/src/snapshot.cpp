@@ -4,7 +4,7 @@
 
 #include "bindings.hpp"
 #include "failure.hpp"
-#include "pliant/snapshot_content.hpp"
+#include "pliant/snapshot.hpp"
 
 namespace pliant::python {
 

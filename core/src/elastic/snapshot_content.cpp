@@ -1,4 +1,4 @@
-#include "pliant/snapshot_content.hpp"
+#include "pliant/snapshot.hpp"
 
 #include <fmt/format.h>
 

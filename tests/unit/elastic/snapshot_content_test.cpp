@@ -9,7 +9,7 @@
 
 #include "elastic/snapshot.hpp"
 #include "pliant/error.hpp"
-#include "pliant/snapshot_content.hpp"
+#include "pliant/snapshot.hpp"
 #include "scratch_folder.hpp"
 
 namespace pliant {
