@@ -62,9 +62,9 @@ struct Curve {
 Curve train(const std::vector<std::string>& more) {
   JobRunner job;
   std::vector<std::string> arguments{"run", kTinylm, "--json", "--set", "run.name=toy", "--set"};
-  arguments.push_back("data.text=" + write_text(job.folder() / "mine.txt"));
-  for (const char* key :
-       {"app.dim=32", "app.layers=1", "run.max_steps=12", "app.warmup_steps=2", "run.deterministic=false"}) {
+  arguments.push_back("data.text=" + write_text(job.folder() / "mine.txt", 1500));
+  for (const char* key : {"app.dim=32", "app.layers=1", "app.vocab=300", "run.max_steps=12", "app.warmup_steps=2",
+                          "run.deterministic=false"}) {
     arguments.insert(arguments.end(), {"--set", key});
   }
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -147,20 +147,20 @@ void check_as_whole(const JobRunner& job) {
 // Each of the processes with libtorch that these jobs start takes a second of a processor before it does anything: no
 // job has more workers than what it shows needs, and each coordinator and each number of workers is met somewhere.
 
-TEST_CASE("tinylm trains on one's own text with the same loss curve at 1, 2 and 3 workers") {  // and 4: below
+TEST_CASE("tinylm trains on one's own text with the same loss curve at 1 and 3 workers, and at 4 that are killed") {
   const Curve one = train({"--workers", "1"});
   CHECK(one.losses.back() < 0.9 * one.losses.front());
-  for (const char* workers : {"2", "3"}) {
-    CAPTURE(workers);
-    check_same(train({"--workers", workers}), one);
-  }
+  check_same(train({"--workers", "3"}), one);
+  check_same(train({"--workers", "4", "--inject", "kill:rank=2,step=3", "--inject", "kill:rank=0,step=6,at=commit"}),
+             one);
+  if (is_thorough()) check_same(train({"--workers", "2"}), one);
 }
 
 TEST_CASE(
     "tinylm in shards has the states of tinylm whole, whoever decides, at one worker, at several and, under exact, at "
     "a "
     "number that does not divide the batch") {
-  const std::map<std::string, std::set<int>> chosen{{"planned", {2, 5}}, {"zero3", {1}}, {"eager", {4}}};
+  const std::map<std::string, std::set<int>> chosen{{"planned", {5}}, {"zero3", {1}}, {"eager", {4}}};
   for (const auto& one : chosen) {
     const std::string& coordinator = one.first;
     for (const int workers : {1, 2, 3, 4, 5}) {
@@ -210,6 +210,7 @@ TEST_CASE("tinylm in layer order has the states of tinylm whole, whoever decides
     CAPTURE(way.workers);
     std::vector<int64_t> gathered;
     for (const char* const order : {"pass", "layer"}) {
+      if (!is_thorough() && way.coordinator != "eager" && order == std::string_view("pass")) continue;
       JobRunner job;
       std::vector<std::string> arguments = small_job(job, way.coordinator, way.workers);
       arguments.insert(arguments.end(), {"--json", "--set", std::string("app.order=") + order});
@@ -221,13 +222,14 @@ TEST_CASE("tinylm in layer order has the states of tinylm whole, whoever decides
       gathered.push_back(ended.summary.at("gathers_of_a_rank").at("parameters"));
     }
     // A step has 12 micro-batches on one worker. Of a model this small zero3 and planned keep all until a step ends.
-    CHECK(gathered[1] <= gathered[0]);
-    if (way.coordinator == "eager") CHECK(gathered[0] == 12 * gathered[1]);
+    CHECK(gathered.back() <= gathered.front());
+    if (way.coordinator == "eager") CHECK(gathered.front() == 12 * gathered.back());
   }
 }
 
 TEST_CASE("a trace of tinylm in layer order says what it takes at that number of workers and another") {
   for (const char* const budget : {"coordinator.budget=400000", "coordinator.budget=0"}) {
+    if (!is_thorough() && budget == std::string_view("coordinator.budget=0")) continue;
     CAPTURE(budget);
     JobRunner traced;
     const std::string trace = (traced.folder() / "trace.json").string();
@@ -265,7 +267,7 @@ TEST_CASE("a trace of tinylm in layer order says what it takes at that number of
 
 TEST_CASE("tinylm in layer order has the bits of passes one by one in fast mode, too") {
   for (const int workers : {1, 2, 3}) {
-    if (!is_thorough() && workers == 2) continue;
+    if (!is_thorough() && workers != 2) continue;
     CAPTURE(workers);
     std::vector<std::set<std::string>> states;
     for (const char* const order : {"pass", "layer"}) {
@@ -286,6 +288,7 @@ TEST_CASE("tinylm in layer order has the bits of passes one by one in fast mode,
 TEST_CASE("tinylm in layer order has the same states when a worker dies where gradients leave, and when one leaves") {
   for (const char* const injection :
        {"kill:rank=1,step=3,at=scatter", "kill:rank=2,step=2,at=gather", "leave:rank=1,step=3"}) {
+    if (!is_thorough() && has(injection, "gather")) continue;
     CAPTURE(injection);
     JobRunner job;
     std::vector<std::string> arguments = small_job(job, "planned", 3);
@@ -320,7 +323,7 @@ TEST_CASE(
   REQUIRE(alone.size() == kSmallSteps / 2);
   CHECK(alone.rbegin()->second < alone.begin()->second);
   CHECK(results("", 3, {}) == alone);
-  CHECK(results("", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
+  if (is_thorough()) CHECK(results("", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
   CHECK(results("zero3", 3, {"--set", "app.order=layer"}) == alone);
   CHECK(results("eager", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
 }
@@ -444,8 +447,9 @@ TEST_CASE(
     const char* then;
     int then_workers;
   };
-  for (const Way& way : {Way{"", 1, "planned", 2}, Way{"planned", 2, "", 1}, Way{"planned", 2, "planned", 3},
-                         Way{"", 2, "zero3", 1}, Way{"eager", 1, "", 2}}) {
+  std::vector<Way> ways{Way{"", 1, "planned", 2}, Way{"eager", 2, "", 1}, Way{"planned", 1, "planned", 2}};
+  if (is_thorough()) ways.insert(ways.end(), {Way{"planned", 2, "planned", 3}, Way{"", 2, "zero3", 1}});
+  for (const Way& way : ways) {
     CAPTURE(way.first);
     CAPTURE(way.then);
     JobRunner job;
@@ -473,8 +477,10 @@ TEST_CASE(
 TEST_CASE("tinylm in shards writes its weights by name, and another job begins from them") {
   JobRunner job;
   const auto arguments = [&job](const char* workers, std::vector<std::string> more) {
-    more.insert(more.end(), {"data.text=" + write_text(job.folder() / "mine.txt"), "run.name=toy", "app.dim=32",
+    more.insert(more.end(), {"data.text=" + write_text(job.folder() / "mine.txt", 500), "run.name=toy", "app.dim=32",
                              "app.layers=2", "app.warmup_steps=0"});
+    if (std::none_of(more.begin(), more.end(), [](const std::string& set) { return has(set, "app.vocab"); }))
+      more.emplace_back("app.vocab=300");
     std::vector<std::string> made{"run", kSharded, "--workers", workers};
     for (const std::string& set : more) made.insert(made.end(), {"--set", set});
     return made;
@@ -522,12 +528,6 @@ TEST_CASE("tinylm in shards writes its weights by name, and another job begins f
   CHECK(has(ended.err, "the model has f32["));
 }
 
-TEST_CASE("tinylm's loss curve is that of an undisturbed run after workers were killed") {
-  const Curve undisturbed = train({"--workers", "1"});
-  check_same(train({"--workers", "4", "--inject", "kill:rank=2,step=3", "--inject", "kill:rank=0,step=6,at=commit"}),
-             undisturbed);
-}
-
 TEST_CASE("tinylm under adam_sde and a schedule has the same loss curve whoever dies") {
   std::vector<std::string> rule;
   for (const char* key :
@@ -538,12 +538,14 @@ TEST_CASE("tinylm under adam_sde and a schedule has the same loss curve whoever 
   rule.insert(rule.end(), {"--workers", "1"});
   const Curve undisturbed = train(rule);
   CHECK(undisturbed.losses.back() < undisturbed.losses.front());
-  rule.back() = "4";
+  rule.back() = "2";
   rule.insert(rule.end(), {"--inject", "kill:rank=1,step=5"});
   check_same(train(rule), undisturbed);
 }
 
-TEST_CASE("under exact tinylm has the same loss curve at 1, 3 and 5 workers, which do not divide the batch") {
+TEST_CASE(
+    "under exact tinylm has the same loss curve at 1 and 5 workers, which do not divide the batch, also where one "
+    "dies") {
   const auto at = [](const char* workers, const std::vector<std::string>& more = {}) {
     std::vector<std::string> words{"--workers", workers};
     for (const char* key : {"elasticity.use=exact", "elasticity.exact.max_train_batch_size=13",
@@ -555,31 +557,34 @@ TEST_CASE("under exact tinylm has the same loss curve at 1, 3 and 5 workers, whi
     return train(words);
   };
   const Curve one = at("1");
-  check_same(at("3"), one);
-  if (is_thorough()) check_same(at("5"), one);
+  if (is_thorough()) {
+    check_same(at("3"), one);
+    check_same(at("5"), one);
+  }
   check_same(at("5", {"--inject", "kill:rank=4,step=3", "--set", "run.on_loss=shrink"}), one);
 }
 
-TEST_CASE("tinylm in deterministic mode has bitwise the same losses at 1 and 4 workers") {
-  const Curve one = train({"--workers", "1", "--set", "run.deterministic=true"});
-  const Curve four =
-      train({"--workers", "4", "--set", "run.deterministic=true", "--inject", "kill:rank=1,step=4,at=vote"});
-  CHECK(four.losses == one.losses);
+TEST_CASE("tinylm in deterministic mode has bitwise the same states at 1 and 4 workers of which one is killed") {
+  JobRunner job;
+  std::vector<std::string> arguments = small_job(job, "", 4);
+  arguments.insert(arguments.end(), {"--inject", "kill:rank=1,step=4,at=vote"});
+  REQUIRE(job.run(arguments).exit_code == 0);
+  check_as_whole(job);
 }
 
-TEST_CASE("tinylm learns real English with four workers of which one is killed") {
+// In scripts/check-all: README's first job, which tests of the pages run, is this one with fewer steps.
+TEST_CASE("tinylm learns real English with four workers of which one is killed" * doctest::skip()) {
   if (!default_text_is_there()) {
     MESSAGE("not run: there is no default text; scripts/fetch-text brings it");
     return;
   }
   JobRunner job;
-  const char* const steps = is_thorough() ? "run.max_steps=150" : "run.max_steps=60";
-  const Ended ended = job.run({"run", kTinylm, "--json", "--set", steps, "--inject", "kill:rank=2,step=20"});
+  const Ended ended =
+      job.run({"run", kTinylm, "--json", "--set", "run.max_steps=150", "--inject", "kill:rank=2,step=20"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(ended.summary["generations"] >= 2);
   CHECK(ended.summary["restarts"] == 1);
   CHECK(ended.summary["samples_used_once"] == ended.summary["samples_expected"]);
-  const double part = is_thorough() ? 0.75 : 0.85;
-  CHECK(ended.summary["loss_last"].get<double>() <= part * ended.summary["loss_first"].get<double>());
+  CHECK(ended.summary["loss_last"].get<double>() <= 0.75 * ended.summary["loss_first"].get<double>());
 }
