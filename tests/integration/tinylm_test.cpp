@@ -62,7 +62,7 @@ struct Curve {
 Curve train(const std::vector<std::string>& more) {
   JobRunner job;
   std::vector<std::string> arguments{"run", kTinylm, "--json", "--set", "run.name=toy", "--set"};
-  arguments.push_back("data.text=" + write_text(job.folder() / "mine.txt", 1500));
+  arguments.push_back("data.text=" + write_text(job.folder() / "mine.txt", 2500));
   for (const char* key : {"app.dim=32", "app.layers=1", "app.vocab=300", "run.max_steps=12", "app.warmup_steps=2",
                           "run.deterministic=false"}) {
     arguments.insert(arguments.end(), {"--set", key});
@@ -145,7 +145,8 @@ void check_as_whole(const JobRunner& job) {
 }  // namespace
 
 // Each of the processes with libtorch that these jobs start takes a second of a processor before it does anything: no
-// job has more workers than what it shows needs, and each coordinator and each number of workers is met somewhere.
+// job has more workers than what it shows needs, and each coordinator and each number of workers is met somewhere. What
+// has doctest::skip() runs in scripts/check-all.
 
 TEST_CASE("tinylm trains on one's own text with the same loss curve at 1 and 3 workers, and at 4 that are killed") {
   const Curve one = train({"--workers", "1"});
@@ -179,7 +180,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "tinylm under zero3 that keeps nothing between two uses gathers more often and has the states of tinylm whole") {
+    "tinylm under zero3 that keeps nothing between two uses gathers more often and has the states of tinylm whole" *
+    doctest::skip()) {
   std::vector<int64_t> gathered;
   for (const bool keeps : {true, false}) {
     CAPTURE(keeps);
@@ -227,7 +229,8 @@ TEST_CASE("tinylm in layer order has the states of tinylm whole, whoever decides
   }
 }
 
-TEST_CASE("a trace of tinylm in layer order says what it takes at that number of workers and another") {
+TEST_CASE("a trace of tinylm in layer order says what it takes at that number of workers and another" *
+          doctest::skip()) {
   for (const char* const budget : {"coordinator.budget=400000", "coordinator.budget=0"}) {
     if (!is_thorough() && budget == std::string_view("coordinator.budget=0")) continue;
     CAPTURE(budget);
@@ -265,7 +268,7 @@ TEST_CASE("a trace of tinylm in layer order says what it takes at that number of
   }
 }
 
-TEST_CASE("tinylm in layer order has the bits of passes one by one in fast mode, too") {
+TEST_CASE("tinylm in layer order has the bits of passes one by one in fast mode, too" * doctest::skip()) {
   for (const int workers : {1, 2, 3}) {
     if (!is_thorough() && workers != 2) continue;
     CAPTURE(workers);
@@ -322,7 +325,7 @@ TEST_CASE(
   const auto alone = results("", 1, {});
   REQUIRE(alone.size() == kSmallSteps / 2);
   CHECK(alone.rbegin()->second < alone.begin()->second);
-  CHECK(results("", 3, {}) == alone);
+  if (is_thorough()) CHECK(results("", 3, {}) == alone);
   if (is_thorough()) CHECK(results("", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
   CHECK(results("zero3", 3, {"--set", "app.order=layer"}) == alone);
   CHECK(results("eager", 2, {"--inject", "kill:rank=1,step=3,at=reduce"}) == alone);
@@ -404,7 +407,7 @@ TEST_CASE("what a program has against [app] points at the user's file") {
   CHECK(has(checked.out, "\n  [app] is the program's: it checks these keys when it starts\n"));
 }
 
-TEST_CASE("tinylm as zero3.toml shards it has the states of pliant.toml") {
+TEST_CASE("tinylm as zero3.toml shards it has the states of pliant.toml" * doctest::skip()) {
   JobRunner job;
   std::vector<std::string> words = small_job(job, "", 3);
   words[1] = kSharded;
@@ -432,7 +435,7 @@ TEST_CASE("tinylm in shards on a device whose memory the CPU does not reach is r
 }
 #endif
 
-TEST_CASE("tinylm under exact has the states that it has under v0.1") {
+TEST_CASE("tinylm under exact has the states that it has under v0.1" * doctest::skip()) {
   JobRunner job;
   REQUIRE(job.run(small_job(job, "", 5)).exit_code == 0);
   check_as_whole(job);
@@ -528,7 +531,7 @@ TEST_CASE("tinylm in shards writes its weights by name, and another job begins f
   CHECK(has(ended.err, "the model has f32["));
 }
 
-TEST_CASE("tinylm under adam_sde and a schedule has the same loss curve whoever dies") {
+TEST_CASE("tinylm under adam_sde and a schedule has the same loss curve whoever dies" * doctest::skip()) {
   std::vector<std::string> rule;
   for (const char* key :
        {"lr.use=adam_sde", "lr.schedule=[\"warmup\", \"cosine\"]", "lr.then=[\"smooth\", \"timescale\"]",
@@ -545,7 +548,8 @@ TEST_CASE("tinylm under adam_sde and a schedule has the same loss curve whoever 
 
 TEST_CASE(
     "under exact tinylm has the same loss curve at 1 and 5 workers, which do not divide the batch, also where one "
-    "dies") {
+    "dies" *
+    doctest::skip()) {
   const auto at = [](const char* workers, const std::vector<std::string>& more = {}) {
     std::vector<std::string> words{"--workers", workers};
     for (const char* key : {"elasticity.use=exact", "elasticity.exact.max_train_batch_size=13",
@@ -572,7 +576,7 @@ TEST_CASE("tinylm in deterministic mode has bitwise the same states at 1 and 4 w
   check_as_whole(job);
 }
 
-// In scripts/check-all: README's first job, which tests of the pages run, is this one with fewer steps.
+// README's first job, which tests of the pages run, is this one with fewer steps.
 TEST_CASE("tinylm learns real English with four workers of which one is killed" * doctest::skip()) {
   if (!default_text_is_there()) {
     MESSAGE("not run: there is no default text; scripts/fetch-text brings it");

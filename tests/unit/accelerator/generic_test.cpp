@@ -1,12 +1,16 @@
 // The collectives that core builds for an accelerator without any, against the plain reference, and when ranks die.
 #include "generic_device.hpp"
 #include "handles.hpp"
+#include "thorough.hpp"
 
 using namespace pliant_test;
 
 TEST_CASE("generic collectives equal the reference bit by bit at 1, 2, 3, 4 and 7 ranks, in each way") {
+  size_t number = 0;
   for (const Setup& setup : every_setup()) {
     for (const int32_t world_size : {1, 2, 3, 4, 7}) {
+      // Three ranks with every type always, other numbers in every second setup.
+      if (++number % 2 == 1 && world_size != 3 && !pliant::test::is_thorough()) continue;
       INFO(setup.name, ", world size ", world_size);
       // How ranks share the work does not depend on the type.
       expect_all_well(ends_of(setup, world_size, world_size == 3 ? every_type : every_case_of<float>));
