@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "sharded/trace/trace_words.hpp"
 #include "sharded/trace/traced_program.hpp"
 #include "trace/views.hpp"
 
@@ -34,18 +35,6 @@ Json step_json(const sharded::ReportedStep& step) {
           {"waited_us", step.waited}};
 }
 
-const char* direction_word(Direction direction) {
-  switch (direction) {
-    case Direction::kForward:
-      return "forward";
-    case Direction::kBackward:
-      return "backward";
-    case Direction::kRecompute:
-      return "recompute";
-  }
-  return "";
-}
-
 Json wait_json(const TraceStudy& study, const sharded::ReportedWait& one) {
   const sharded::TracedRank& rank = study.rank_of(one.of);
   const sharded::TracedCall& call = rank.calls[one.wait.call];
@@ -60,7 +49,7 @@ Json wait_json(const TraceStudy& study, const sharded::ReportedWait& one) {
           {"step", one.step},
           {"call", sharded::word_of(call)},
           {"module", module},
-          {"direction", call.module ? Json(direction_word(call.direction)) : Json(nullptr)},
+          {"direction", call.module ? Json(sharded::word_of(call.direction)) : Json(nullptr)},
           {"parameters", parameters},
           {"began_us", one.wait.began},
           {"waited_us", one.wait.microseconds},

@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "pliant/error.hpp"
+#include "sharded/action_group.hpp"
 #include "sharded/runtime.hpp"
 
 namespace pliant::sharded {
@@ -15,16 +16,9 @@ namespace pliant::sharded {
 // Coordinator has held the list against the rules.
 void Runtime::carry_out(std::span<const pliant_action> actions) {
   if (recorder_ != nullptr) recorder_->answered(actions);
-  for (size_t i = 0; i < actions.size();) {
-    const pliant_action& action = actions[i];
-    const bool is_of_group = action.kind == PLIANT_ACTION_GATHER || action.kind == PLIANT_ACTION_REDUCE;
-    size_t end = i + 1;
-    while (is_of_group && end < actions.size() && actions[end].kind == action.kind &&
-           actions[end].group == action.group) {
-      ++end;
-    }
-    const std::span<const pliant_action> group = actions.subspan(i, end - i);
-    i = end;
+  while (!actions.empty()) {
+    const std::span<const pliant_action> group = take_group(actions);
+    const pliant_action& action = group.front();
     switch (action.kind) {
       case PLIANT_ACTION_GATHER:
         gather(group);

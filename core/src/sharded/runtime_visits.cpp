@@ -6,23 +6,9 @@
 
 #include "pliant/error.hpp"
 #include "sharded/runtime.hpp"
+#include "sharded/trace/trace_words.hpp"
 
 namespace pliant::sharded {
-namespace {
-
-constexpr const char* word_of(Direction direction) {
-  switch (direction) {
-    case Direction::kForward:
-      return "forward";
-    case Direction::kBackward:
-      return "backward";
-    case Direction::kRecompute:
-      return "recompute";
-  }
-  return "";
-}
-
-}  // namespace
 
 void Runtime::set_parameters(uint32_t module, const std::vector<ParameterId>& own,
                              const std::vector<ParameterId>& external) {

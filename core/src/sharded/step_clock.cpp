@@ -7,6 +7,7 @@
 #include "accelerator/device_look.hpp"
 #include "base/result.hpp"
 #include "pliant/optimizer.hpp"
+#include "sharded/action_group.hpp"
 #include "sharded/memory/arena_needs.hpp"
 #include "sharded/memory/shard_memory.hpp"
 #include "sharded/shards/exchange.hpp"
@@ -273,16 +274,9 @@ void StepClock::end_pass(bool with_gradient) {
 }
 
 void StepClock::carry_out(std::span<const pliant_action> actions) {
-  for (size_t i = 0; i < actions.size();) {
-    const pliant_action& action = actions[i];
-    const bool is_of_group = action.kind == PLIANT_ACTION_GATHER || action.kind == PLIANT_ACTION_REDUCE;
-    size_t end = i + 1;
-    while (is_of_group && end < actions.size() && actions[end].kind == action.kind &&
-           actions[end].group == action.group) {
-      ++end;
-    }
-    const std::span<const pliant_action> group = actions.subspan(i, end - i);
-    i = end;
+  while (!actions.empty()) {
+    const std::span<const pliant_action> group = take_group(actions);
+    const pliant_action& action = group.front();
     // A bound of waits holds up the host until gathers have ended that the program waits for anyway.
     if (action.kind == PLIANT_ACTION_GATHER) gather(group);
     if (action.kind == PLIANT_ACTION_WAIT) compute(0, arrives_[action.parameter]);

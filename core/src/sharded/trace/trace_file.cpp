@@ -158,7 +158,7 @@ class TraceEvents {
   /// A pass, or a visit of a module.
   void add_span(const TracedCall& call, double ended) {
     if (call.kind == CallKind::kEnter) {
-      const std::string name = fmt::format("{} {}", module_name(call), kDirectionWords[index_of(call.direction)]);
+      const std::string name = fmt::format("{} {}", module_name(call), word_of(call.direction));
       begin_event(name, "visit", call.began, ended, kProgramThread);
     } else {
       begin_event(call.kind == CallKind::kBeginPass ? "pass" : "evaluation", "pass", call.began, ended, kProgramThread);
@@ -173,7 +173,7 @@ class TraceEvents {
               call.most_bytes);
     if (call.module) text_.add(R"(,"module":{})", *call.module);
     if (call.kind == CallKind::kBeginPass) text_.add(R"(,"micro_batches":{})", call.micro_batches);
-    text_.add(R"(,"direction":"{}","actions":[)", kDirectionWords[index_of(call.direction)]);
+    text_.add(R"(,"direction":"{}","actions":[)", word_of(call.direction));
     for (size_t i = 0; i < call.actions.size(); ++i) {
       if (i > 0) text_.add(",");
       add(call.actions[i]);

@@ -2,16 +2,21 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "pliant/abi/coordinator.h"
+#include "pliant/sharded.hpp"
 
 namespace pliant::sharded {
 
 inline constexpr std::array<std::string_view, 7> kCallWords{"begin_pass", "begin_evaluation", "enter",  "leave",
                                                             "end_pass",   "end_step",         "by_hand"};
 inline constexpr std::array<std::string_view, 3> kDirectionWords{"forward", "backward", "recompute"};
+constexpr std::string_view word_of(Direction direction) {
+  return kDirectionWords.at(static_cast<size_t>(direction));
+}
 inline constexpr std::array<std::string_view, 2> kTransferWords{"gather", "reduce"};
 /// From PLIANT_ACTION_GATHER on.
 inline constexpr std::array<std::string_view, 8> kActionWords{"gather", "wait",  "release",    "reduce",
