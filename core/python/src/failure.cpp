@@ -24,7 +24,7 @@ PyObject* error_maker = nullptr;
 
 nb::object python_error_of(const Error& error) {
   return nb::borrow(error_maker)(static_cast<int>(error.status()), static_cast<int>(exit_code_of(error)),
-                           text_of(error.message()), error.options(), error.rank(), error.device());
+                                 text_of(error.message()), error.options(), error.rank(), error.device());
 }
 
 void bind_failure(nb::module_& /*module*/) {
