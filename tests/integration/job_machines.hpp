@@ -15,6 +15,7 @@
 
 #include "integration/job_runner.hpp"
 #include "real_devices.hpp"
+#include "thorough.hpp"
 
 namespace pliant::test {
 
@@ -154,17 +155,20 @@ inline std::string in_mode(bool deterministic) {
   return fmt::format("\ndeterministic = {}", deterministic);
 }
 
-/// On each machine in both modes; and where nobody says which collectives workers with a device each take, with NCCL
-/// and without.
+/// On each machine in one mode, by turns, and in both in scripts/check-all; and where nobody says which collectives
+/// workers with a device each take, with NCCL and without.
 inline void on_every_machine(const std::function<void(const Machine&, bool deterministic)>& body) {
   std::vector<Machine> all = machines();
 #ifdef PLIANT_SOFT_CUDA_DIR
   all.push_back(soft_cuda(4, "cuda, a device each"));
   all.push_back(soft_cuda(4, "cuda, a device each, no NCCL", "[accelerator.cuda]\nnccl = \"none\"\n"));
 #endif
+  size_t number = turn_of_test();
   for (const Machine& machine : all) {
     const On on(machine);
+    ++number;
     for (const bool deterministic : {true, false}) {
+      if (!is_thorough() && deterministic != (number % 2 == 0)) continue;
       INFO(machine.name << ", deterministic = " << deterministic);
       body(machine, deterministic);
     }

@@ -9,7 +9,6 @@
 
 #include "integration/sharded_machines.hpp"
 #include "integration/sharded_misbehaviour.hpp"
-#include "thorough.hpp"
 
 using namespace pliant::test;
 
@@ -63,11 +62,9 @@ TEST_CASE(
     "a program that is stopped in a pass on a device, as it gathers, releases, reduces or saves, or drops an order, "
     "and "
     "continued, costs nothing") {
-  size_t number = 0;
-  on_devices([&number](const ShardedMachine& machine) {
+  on_devices([](const ShardedMachine& machine) {
     for (const std::string place :
          {"entered", "released", "backward", "dropped", "at=gather", "at=scatter", "at=snapshot"}) {
-      if (!is_thorough() && number++ % 2 == 1) continue;  // each on one of two devices
       CAPTURE(place);
       JobRunner job;
       const bool is_point = has(place, "at=");

@@ -11,6 +11,7 @@
 
 #include "integration/job_runner.hpp"
 #include "real_devices.hpp"
+#include "thorough.hpp"
 
 namespace pliant::test {
 
@@ -72,12 +73,22 @@ inline Ended run_on(const ShardedMachine& machine, JobRunner& job, const std::ve
   return job.run(command);
 }
 
-/// `body` on one machine of each kind that has devices, in its environment; says so where there is none.
+/// `body` on one machine of each kind that has devices, in its environment; says so where there is none. Of software
+/// doubles one in turn of the tests, all in scripts/check-all.
 inline void on_devices(const std::function<void(const ShardedMachine&)>& body, bool doubles_only = false) {
   std::vector<ShardedMachine> devices = sharded_machines();
   std::erase_if(devices, [doubles_only](const ShardedMachine& one) {
     return !one.is_main_device || (doubles_only && !one.is_double());
   });
+  if (!is_thorough()) {
+    std::vector<std::string> doubles;
+    for (const ShardedMachine& one : devices) {
+      if (one.is_double()) doubles.push_back(one.name);
+    }
+    std::erase_if(devices, [&doubles](const ShardedMachine& one) {
+      return one.is_double() && one.name != doubles[turn_of_test() % doubles.size()];
+    });
+  }
   if (devices.empty()) MESSAGE("not run: there is no GPU, and neither software CUDA nor a software driver");
   for (const ShardedMachine& machine : devices) {
     CAPTURE(machine.name);
