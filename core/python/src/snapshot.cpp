@@ -4,6 +4,7 @@
 
 #include "bindings.hpp"
 #include "failure.hpp"
+#include "pliant/sdk/accelerator.hpp"
 #include "pliant/snapshot.hpp"
 
 namespace pliant::python {
