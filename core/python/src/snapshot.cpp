@@ -17,7 +17,7 @@ nb::list named(const SnapshotContent& content) {
   for (const StateArray& array : content.arrays) {
     nb::list shape;
     for (const int64_t length : array.shape) shape.append(length);
-    made.append(nb::make_tuple(array.name, sdk::name_of(array.dtype), nb::tuple(shape)));
+    made.append(nb::make_tuple(array.name, sdk::name_of(static_cast<sdk::DType>(array.dtype)), nb::tuple(shape)));
   }
   return made;
 }
