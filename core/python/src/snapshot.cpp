@@ -4,12 +4,31 @@
 
 #include "bindings.hpp"
 #include "failure.hpp"
-#include "pliant/sdk/accelerator.hpp"
 #include "pliant/snapshot.hpp"
 
 namespace pliant::python {
 
 namespace {
+
+const char* name_of(DType type) {
+  switch (type) {
+    case DType::kF32:
+      return "f32";
+    case DType::kF64:
+      return "f64";
+    case DType::kI32:
+      return "i32";
+    case DType::kI64:
+      return "i64";
+    case DType::kU8:
+      return "u8";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+  }
+  return "?";
+}
 
 /// Name, type and shape of each array.
 nb::list named(const SnapshotContent& content) {
@@ -17,7 +36,7 @@ nb::list named(const SnapshotContent& content) {
   for (const StateArray& array : content.arrays) {
     nb::list shape;
     for (const int64_t length : array.shape) shape.append(length);
-    made.append(nb::make_tuple(array.name, sdk::name_of(static_cast<sdk::DType>(array.dtype)), nb::tuple(shape)));
+    made.append(nb::make_tuple(array.name, name_of(array.dtype), nb::tuple(shape)));
   }
   return made;
 }
