@@ -220,6 +220,16 @@ int32_t pliant_session_scaling_of(pliant_session_t* session, double base_lr, pli
   });
 }
 
+int32_t pliant_session_scaling_of_group(pliant_session_t* session, const char* group, pliant_scaling_t* scaling,
+                                        pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant_session_t& known = pliant::capi::makers(session);
+    pliant::capi::require(group, "group");
+    const pliant::Scaling found = known.step_in_hand().scaling(std::string_view(group));
+    pliant::capi::write(scaling, pliant::capi::from_scaling(found), "scaling");
+  });
+}
+
 int32_t pliant_session_add(pliant_session_t* session, uint64_t number, double loss_sum, const float* gradient,
                            uint64_t size, pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {

@@ -6,6 +6,7 @@
 
 #include "actions.hpp"
 #include "base/suggest.hpp"
+#include "config/lr_groups.hpp"
 #include "config/open.hpp"
 #include "config/values/json.hpp"
 #include "config_findings.hpp"
@@ -57,11 +58,15 @@ Json checked_json(const detail::ConfigState& state) {
 }
 
 /// Core's own sections that have options.
+std::string section_defaults(const std::string& section) {
+  std::string text = config::defaults_document({section}, config::core_options(section));
+  if (section == "lr") text += fmt::format("\n[lr.{}]\n# {}\n", config::kLrGroups, config::kLrGroupsHelp);
+  return text;
+}
+
 std::string core_defaults() {
   std::string text = "config_version = 1\n";
-  for (const std::string& section : config::core_sections()) {
-    text += "\n" + config::defaults_document({section}, config::core_options(section));
-  }
+  for (const std::string& section : config::core_sections()) text += "\n" + section_defaults(section);
   return text;
 }
 
@@ -117,7 +122,7 @@ int show_defaults(const Invocation& invocation, const std::string& name) {
   if (std::find(sections.begin(), sections.end(), name) != sections.end()) {
     const std::vector<pliant_option>& options = config::core_options(name);
     return emit(invocation.json ? defaults_answer(Json::array({section_json(name, options)})).dump() + "\n"
-                                : config::defaults_document({name}, options));
+                                : section_defaults(name));
   }
   const plugin::Found found =
       find_plugin(or_throw(config::search_dirs(invocation.overrides)), name, config::core_sections());

@@ -188,6 +188,8 @@ struct EveryCall {
         {"session_coming", [&](void* h) { return pliant_session_coming(as<pliant_session_t>(h), 1, &step_, nullptr); }},
         {"session_scaling_of",
          [&](void* h) { return pliant_session_scaling_of(as<pliant_session_t>(h), 1, &scaling_, nullptr); }},
+        {"session_scaling_of_group",
+         [&](void* h) { return pliant_session_scaling_of_group(as<pliant_session_t>(h), "x", &scaling_, nullptr); }},
         {"session_metric",
          [&](void* h) {
            return pliant_session_metric(as<pliant_session_t>(h), "x", 1, 1, PLIANT_METRIC_MEAN, nullptr);

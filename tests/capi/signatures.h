@@ -126,6 +126,8 @@ int32_t pliant_session_on_snapshot(pliant_session_t* session, int32_t (*before)(
 int32_t pliant_session_next(pliant_session_t* session, pliant_step_t* step, pliant_error_t* error);
 int32_t pliant_session_coming(pliant_session_t* session, int64_t ahead, pliant_step_t* step, pliant_error_t* error);
 int32_t pliant_session_scaling(pliant_session_t* session, pliant_scaling_t* scaling, pliant_error_t* error);
+int32_t pliant_session_scaling_of_group(pliant_session_t* session, const char* group, pliant_scaling_t* scaling,
+                                        pliant_error_t* error);
 int32_t pliant_session_scaling_of(pliant_session_t* session, double base_lr, pliant_scaling_t* scaling,
                                   pliant_error_t* error);
 int32_t pliant_session_add(pliant_session_t* session, uint64_t number, double loss_sum, const float* gradient,

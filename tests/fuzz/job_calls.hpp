@@ -325,6 +325,7 @@ inline const Calls& job_calls() {
       PLIANT_CALL(pliant_session_coming, p.handle<pliant_session_t>(), p.small(), p.room<pliant_step_t>()),
       PLIANT_CALL(pliant_session_scaling, p.handle<pliant_session_t>(), p.room<pliant_scaling_t>()),
       PLIANT_CALL(pliant_session_scaling_of, p.handle<pliant_session_t>(), p.real(), p.room<pliant_scaling_t>()),
+      PLIANT_CALL(pliant_session_scaling_of_group, p.handle<pliant_session_t>(), p.text(), p.room<pliant_scaling_t>()),
       PLIANT_CALL(pliant_session_metric, p.handle<pliant_session_t>(), some_metric(p), p.real(),
                   static_cast<double>(p.below(3)), some_kind(p)),
       PLIANT_CALL(pliant_session_evaluated, p.handle<pliant_session_t>(), some_metric(p), p.real(),

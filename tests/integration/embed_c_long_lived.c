@@ -41,6 +41,10 @@ static void scale_groups(pliant_session_t* session, pliant_error_t* error) {
   expect(pliant_session_scaling_of(session, 0.1, &twice, error) == PLIANT_OK, "the rate of a group");
   expect(fabs(twice.learning_rate - 2 * own.learning_rate) < 1e-9, "twice the base rate");
   expect(pliant_session_scaling_of(session, 0, &twice, error) == PLIANT_INVALID_ARGUMENT, "no base rate");
+  expect(pliant_session_scaling_of_group(session, "head", &twice, error) == PLIANT_OK, "the rate of a named group");
+  expect(fabs(twice.learning_rate - 2 * own.learning_rate) < 1e-9, "twice the base rate by name");
+  expect(pliant_session_scaling_of_group(session, "tail", &twice, error) == PLIANT_NOT_FOUND, "no such group");
+  expect(pliant_session_scaling_of_group(session, NULL, &twice, error) == PLIANT_INVALID_ARGUMENT, "no name");
 }
 
 static void be_busy(pliant_session_t* session, pliant_error_t* error) {

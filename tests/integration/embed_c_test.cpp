@@ -107,7 +107,7 @@ TEST_CASE("a start in C that was refused for its arrays is tried again with othe
 TEST_CASE("a trainer in C says what it is busy with, gives metrics and results, looks ahead, and ends the job early") {
   JobRunner job;
   job.config(variant_config("embed_c_long_lived"));
-  const Ended ended = job.run_json();
+  const Ended ended = job.run_json({"--set", "lr.groups.head=0.1"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(ended.summary["restarts"] == 0);

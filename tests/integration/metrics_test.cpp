@@ -80,9 +80,10 @@ TEST_CASE("metrics of steps that were lost are those of the steps that were made
 TEST_CASE("metrics and evaluations are in the summary and in the report, and the last evaluation, too") {
   JobRunner job;
   configure(job, 2, "max_steps = 20");
-  const Ended ended = job.run_json();
+  const Ended ended = job.run_json({"--set", "lr.groups.head=0.02", "--set", "lr.groups.tail=0.5", "--show-logs"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
+  CHECK(has(ended.err, "[lr.groups] has no group 'nobody's'; it has head, tail"));  // which the worker asks for
   const Course course = course_of(job);
   CHECK(ended.summary["metrics"]["rows"] == 8);
   REQUIRE(ended.summary["evaluations"].size() == 4);

@@ -365,6 +365,20 @@ void check_groups(const pliant::Step& step, double base_lr) {
   }
 }
 
+/// Those of the config are there by name, and no others.
+void check_named_groups(const pliant::Step& step, const std::map<std::string, double>& groups) {
+  for (const auto& [name, base_lr] : groups) {
+    if (step.scaling(name).learning_rate != step.scaling(base_lr).learning_rate)
+      throw std::logic_error("a group does not have the rate of its base");
+  }
+  try {
+    static_cast<void>(step.scaling("nobody's"));
+  } catch (const pliant::Error& error) {
+    if (error.status() == pliant::Status::kNotFound) return fmt::print("{}\n", error.message());
+  }
+  throw std::logic_error("a group that is none has a rate");
+}
+
 /// Metrics that fit no step, or come too late; each must be refused.
 void check_metrics_are_refused(pliant::Session& session, pliant::Step& step) {
   const auto expect = [](pliant::Status status, const auto& give) {
@@ -460,6 +474,7 @@ int train() {
       if (ends_below > 0 && found && found->values.at("loss_of_sequence") < ends_below)
         session.end_after_step("the loss is small enough");
       if (has_metrics) check_groups(*step, session.config().lr().base_lr);
+      if (has_metrics) check_named_groups(*step, session.config().lr().groups);
       if (has_metrics) check_metrics_are_refused(session, *step);
     }
     if (is_bad && !step->micro_batches().empty()) BadPieces::add_late(*step, step->micro_batches().front(), gradient);

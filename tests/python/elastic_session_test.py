@@ -170,6 +170,8 @@ LOOKING = """
         if committed := step.commit():
             toy.apply(committed.gradient, step.learning_rate)
             assert step.scaling().learning_rate == step.learning_rate and step.scaling(0.5).learning_rate == 0.5
+            assert step.scaling("head").learning_rate == 0.25 and session.config.lr.groups == {"head": 0.25}
+            assert refused(lambda: step.scaling("tail"), pliant.Status.NOT_FOUND, "[lr.groups] has no group 'tail'; it has head") is True
         if step.index % 4 == 3 and step.rank == 0:
             with session.busy("evaluation", 60):
                 session.evaluated("norm", step.index + 1)
@@ -180,7 +182,7 @@ LOOKING = """
 
 
 def test_coming_batches_come_and_what_was_measured_is_told(tmp_path):
-    job = elastic_jobs.run(tmp_path / "job", LOOKING, workers=2)
+    job = elastic_jobs.run(tmp_path / "job", LOOKING, workers=2, options=["--set", "lr.groups.head=0.25"])
     assert job.summary["outcome"] == "ended early" and job.summary["steps"] == 14, job.err + job.said
     assert said_by(job) == [[True, 3, 13]] * 2
     assert job.summary["metrics"] == {"rows": 12, "largest": 1, "mean": 1.5}

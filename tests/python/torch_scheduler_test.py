@@ -127,6 +127,53 @@ def test_betas_epsilon_and_rate_of_adam_follow_the_batch():
     assert group["lr"] == pytest.approx(0.01) and group["betas"] == (0.9, 0.99)
 
 
+NAMED = 'use = "linear"\nunit = "sequences"\nbase_batch = 10\nbase_lr = 0.1\n[lr.groups]\nhead = 0.5\n'
+
+
+def groups_of(*names, rate=0.1):
+    return [{"params": parameters(), "lr": rate, **({} if name is None else {"name": name})} for name in names]
+
+
+def test_a_group_with_a_name_has_its_base_rate_in_the_config_and_a_scheduler_moves_it():
+    optimizer = torch.optim.SGD(groups_of(None, "head", rate=0.3), lr=0.1)
+    scheduler = LRScheduler(optimizer, rate_of(NAMED), torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step)))
+    for step in range(3):
+        scheduler.batch(size(20))
+        assert scheduler.get_last_lr() == pytest.approx([2 * 0.3 / (1 + step), 2 * 0.5 / (1 + step)])
+        optimizer.step()
+        scheduler.step()
+    optimizer.add_param_group(groups_of("head", rate=0.01)[0])  # with what the config has, whatever it begins with
+    scheduler.batch(size(10))
+    assert scheduler.get_last_lr() == pytest.approx([0.3 / 4, 0.5 / 4, 0.5])
+    same = torch.optim.SGD(groups_of("head", rate=0.7), lr=0.1)
+    LRScheduler(same, rate_of(NAMED)).batch(size(10))
+    assert same.param_groups[0]["lr"] == 0.5  # to the bit
+
+
+def test_names_that_the_config_has_not_and_groups_that_begin_at_nothing_are_refused():
+    for name in ("tail", 3, None.__class__):
+        with pytest.raises(pliant.Error, match=r"group 1 of the optimizer has the name .*, and \[lr.groups\] has no such group; it has head:") as caught:
+            LRScheduler(torch.optim.SGD(groups_of("head", name), lr=0.1), rate_of(NAMED))
+        assert caught.value.status == pliant.Status.NOT_FOUND and caught.value.exit_code == 2
+    with pytest.raises(pliant.Error, match="group 'head' of the optimizer begins with lr = 0, in whose place"):
+        LRScheduler(torch.optim.SGD(groups_of("head", rate=0.0), lr=0.1), rate_of(NAMED))
+    for rate in (-1, 0):
+        with pytest.raises(pliant.Error, match="lr.groups.head must be above 0"):
+            rate_of(NAMED.replace("0.5", str(rate)))
+    optimizer = torch.optim.SGD(groups_of("tail"), lr=0.1)  # without the table a name is the program's own affair
+    scheduler = LRScheduler(optimizer, rate_of(NAMED[: NAMED.index("[lr.")]))
+    scheduler.batch(size(10))
+    assert scheduler.get_last_lr() == [0.1]
+
+
+def test_a_group_of_the_config_that_no_group_has_is_named_once(caplog):
+    scheduler = LRScheduler(torch.optim.SGD(groups_of("head"), lr=0.1), rate_of(NAMED + "tail = 1\n"))
+    for _ in range(2):
+        scheduler.batch(size(10))
+    (record,) = caplog.records
+    assert record.getMessage() == "[lr.groups] has tail, and no group of the optimizer has that name so far"
+
+
 def test_the_momentum_buffer_is_scaled_once_a_step():
     weights = parameters()
     optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.5)
@@ -286,7 +333,7 @@ class Rule:
     """Asks for factors of the moments, alone."""
 
     def __init__(self):
-        self.momentum_buffer, self.second_moment = 1.0, 1.0
+        self.momentum_buffer, self.second_moment, self.groups = 1.0, 1.0, {}
 
     def scaling(self, step, size, base_lr):
         return types.SimpleNamespace(learning_rate=base_lr, one_minus_beta1=1.0, one_minus_beta2=1.0, epsilon=1.0, weight_decay=1.0, ema_power=1.0,

@@ -46,9 +46,9 @@ class Step:
         self.added += 1
 
 
-def session(deterministic=False, seed=7, accelerator="host"):
-    run = types.SimpleNamespace(deterministic=deterministic)
-    return types.SimpleNamespace(seed=seed, accelerator=accelerator, config=types.SimpleNamespace(run=run))
+def session(deterministic=False, seed=7, accelerator="host", groups=None):
+    run, rates = types.SimpleNamespace(deterministic=deterministic), types.SimpleNamespace(groups=groups or {})
+    return types.SimpleNamespace(seed=seed, accelerator=accelerator, config=types.SimpleNamespace(run=run, lr=rates))
 
 
 @pytest.fixture(autouse=True)
@@ -412,6 +412,42 @@ def test_the_rates_of_a_step_are_those_of_its_batch_and_are_taken_back_after_it(
         optimizer.step()
         state.save()
         assert optimizer.param_groups[1]["betas"] == (0.9, 0.99)
+
+
+def program_of_groups(*names, rate=0.1):
+    model = model_of()
+    optimizer = torch.optim.SGD([{"params": [one], "lr": rate, "name": name} for one, name in zip(model.parameters(), names)], lr=0.1)
+    return model, optimizer
+
+
+def test_groups_have_the_rates_that_the_config_has_by_name_and_a_scheduler_moves_them():
+    model, optimizer = program_of_groups("body", "head", rate=0.3)
+    optimizer.add_param_group({"params": [model[2].weight], "lr": 0.2})
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
+    state = pliant.torch.state(model, optimizer, scheduler=scheduler)
+    state.attach(session(groups={"head": 0.5, "body": 0.7}))
+    for index in range(2):
+        take_step(state, lambda row: model(torch.ones(1, 4)).sum(), index=index)
+        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.7 / (index + 1), 0.5 / (index + 1), 0.2 / (index + 1)])
+        optimizer.step()
+    state.save()
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.1, 0.1, 0.2 / 3])  # the program's own
+
+
+def test_groups_that_config_and_optimizer_do_not_share_are_refused_by_name():
+    for names, groups, said in ((("body",), {"head": 1.0}, "group 0 of the optimizer has the name 'body', and [lr.groups] has no such group; it has head"),
+                                (("head",), {"head": 1.0, "tail": 2.0}, "[lr.groups] has tail, and no group of the optimizer has that name: they are head")):
+        state = pliant.torch.state(*program_of_groups(*names))
+        with pytest.raises(pliant.Error) as caught:
+            state.attach(session(groups=groups))
+        assert said in caught.value.message and (caught.value.status, caught.value.exit_code) == (pliant.Status.NOT_FOUND, 2)
+    model = model_of()
+    state = pliant.torch.state(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(pliant.Error, match='no group of the optimizer has that name: give groups a "name"'):
+        state.attach(session(groups={"head": 1.0}))
+    state = pliant.torch.state(*program_of_groups("head", rate=0.0))
+    with pytest.raises(pliant.Error, match="begins with lr = 0"):
+        state.attach(session(groups={"head": 1.0}))
 
 
 def test_moments_are_scaled_once_where_the_rule_says_so():

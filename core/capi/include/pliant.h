@@ -967,6 +967,9 @@ PLIANT_API int32_t pliant_session_scaling(pliant_session_t* session, pliant_scal
 /* The same for a group of parameters whose base rate is `base_lr`, above 0, in place of [lr] base_lr. [maker] */
 PLIANT_API int32_t pliant_session_scaling_of(pliant_session_t* session, double base_lr, pliant_scaling_t* scaling,
                                              pliant_error_t* error);
+/* The same for a group of parameters that [lr.groups] has by name; PLIANT_NOT_FOUND for another one. [maker] */
+PLIANT_API int32_t pliant_session_scaling_of_group(pliant_session_t* session, const char* group,
+                                                   pliant_scaling_t* scaling, pliant_error_t* error);
 /* Adds the gradient of the SUMMED loss over micro-batch `number`, each exactly once, in order. `gradient` has
  * gradient_size elements in host memory, `size` of them; NULL and 0 where it was added in pieces. [maker] */
 PLIANT_API int32_t pliant_session_add(pliant_session_t* session, uint64_t number, double loss_sum,

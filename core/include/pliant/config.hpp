@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -64,6 +65,8 @@ struct LrOptions {
   std::optional<double> epsilon;
   std::optional<double> weight_decay;
   std::optional<double> ema;  ///< decay of the average of the weights
+  /// [lr.groups]: base rates of groups of parameters by name, each above 0, in place of base_lr.
+  std::map<std::string, double> groups;
 };
 
 /// [balancer], the part that is not the plugins' own: what a row costs.

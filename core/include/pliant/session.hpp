@@ -99,6 +99,9 @@ class Step {
   /// The same for a group of parameters whose base rate is `base_lr` in place of [lr] base_lr. Throws kInvalidArgument
   /// for one that is not finite and above 0.
   [[nodiscard]] Scaling scaling(double base_lr) const;
+  /// The same for a group that [lr.groups] has by name. Throws kNotFound (kInput) for another one, with those that there
+  /// are.
+  [[nodiscard]] Scaling scaling(std::string_view group) const;
 
   /// Adds the gradient of the SUMMED loss over `rows`. Each micro-batch exactly once, in order. `gradient` has
   /// gradient_size() elements and has been read when the call returns. Throws kInvalidArgument for other rows than

@@ -102,7 +102,8 @@ void bind_options(nb::module_& module) {
       .def_ro("beta2", &LrOptions::beta2)
       .def_ro("epsilon", &LrOptions::epsilon)
       .def_ro("weight_decay", &LrOptions::weight_decay)
-      .def_ro("ema", &LrOptions::ema);
+      .def_ro("ema", &LrOptions::ema)
+      .def_ro("groups", &LrOptions::groups);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Learning rates for Python.
 #include "pliant/learning_rate.hpp"
 
+#include <map>
+#include <string>
 #include <tuple>
 
 #include "bindings.hpp"
@@ -12,8 +14,9 @@ namespace {
 
 struct PyLearningRate : Serial {
   static constexpr const char* kName = "LearningRate";
-  PyLearningRate(const Config& config, const BatchSize& mean) : rate(config, mean) {}
+  PyLearningRate(const Config& config, const BatchSize& mean) : rate(config, mean), groups(config.lr().groups) {}
   LearningRate rate;
+  const std::map<std::string, double> groups;
 };
 
 using GivenNorms = std::optional<std::tuple<int64_t, double, double>>;
@@ -72,6 +75,7 @@ void bind_learning_rate(nb::module_& module) {
             self.rate.commit(step, size, norms_of(norms), base_lr);
           },
           "step"_a, "size"_a, "norms"_a = nb::none(), "base_lr"_a = 0.0)
+      .def_ro("groups", &PyLearningRate::groups)
       .def_prop_ro("wants_gradient_norms",
                    [](PyLearningRate& self) {
                      const Turn turn(self, PyLearningRate::kName);

@@ -1,6 +1,7 @@
 // Steps for Python: gradients go in, and the mean comes out, where they lie.
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "arrays.hpp"
 #include "dataset.hpp"
@@ -245,9 +246,11 @@ void bind_steps(nb::module_& module) {
       .def_ro("is_final", &PyStep::is_final)
       .def(
           "scaling",
-          [](const PyStep& self, const std::optional<double>& base_lr) {
+          [](const PyStep& self, const std::optional<std::variant<double, std::string>>& base_lr) {
             const Step& step = self.in_hand();
-            return base_lr ? step.scaling(*base_lr) : step.scaling();
+            if (!base_lr) return step.scaling();
+            const auto* const group = std::get_if<std::string>(&*base_lr);
+            return group != nullptr ? step.scaling(std::string_view(*group)) : step.scaling(std::get<double>(*base_lr));
           },
           "base_lr"_a = nb::none())
       .def("add", &add, "rows"_a, "loss_sum"_a, "gradient"_a = nb::none())

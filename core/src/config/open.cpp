@@ -9,6 +9,7 @@
 
 #include "base/environment.hpp"
 #include "config/app_places.hpp"
+#include "config/lr_groups.hpp"
 #include "config/section_names.hpp"
 #include "config/selector.hpp"
 #include "config/values/overrides.hpp"
@@ -46,6 +47,7 @@ void apply_core_environment(Environment& environment, Value& root) {
     environment.apply({std::string(kind.section), "use"}, root);
     environment.apply({std::string(kind.section), "path"}, root);
   }
+  environment.apply_below({"lr", std::string(kLrGroups)}, root);
   environment.apply_app(root);
 }
 
@@ -258,6 +260,7 @@ Examined read_config(std::string text, const fs::path& name, const ConfigNeeds& 
   for (const std::string& section : core_sections()) {
     const size_t before = diagnostics->error_count();
     read_core_section(section, *state, *diagnostics);
+    if (section == "lr") state->core.lr.groups = read_lr_groups(state->root, *diagnostics);
     mark_faulty(section, before);
   }
   complete_core_tables(*state, *diagnostics);

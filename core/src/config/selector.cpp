@@ -9,6 +9,7 @@
 
 #include "base/environment.hpp"
 #include "base/suggest.hpp"
+#include "config/lr_groups.hpp"
 #include "plugin/option_values.hpp"
 #include "plugin/record_check.hpp"
 
@@ -24,10 +25,15 @@ std::string there_are(const std::vector<std::string>& names) {
   return fmt::format("installed: {}", fmt::join(names, ", "));
 }
 
+/// A table that core itself reads.
+bool is_of_core(const plugin::Kind& kind, const Member& member) {
+  return kind.section == "lr" && member.key == kLrGroups;
+}
+
 /// True when the section itself speaks of a plugin.
-bool speaks_of_plugin(const Value& section) {
-  return std::any_of(section.members.begin(), section.members.end(), [](const Member& member) {
-    return member.key == "path" || member.value.type == Value::Type::kTable;
+bool speaks_of_plugin(const plugin::Kind& kind, const Value& section) {
+  return std::any_of(section.members.begin(), section.members.end(), [&kind](const Member& member) {
+    return member.key == "path" || (member.value.type == Value::Type::kTable && !is_of_core(kind, member));
   });
 }
 
@@ -72,7 +78,7 @@ bool Selector::choose(Selection& selection, bool needed) {
   const Value* table = section(kind);
   const Value* use = table == nullptr ? nullptr : table->find("use");
   if (use == nullptr) {
-    const bool open_question = table != nullptr && speaks_of_plugin(*table);
+    const bool open_question = table != nullptr && speaks_of_plugin(kind, *table);
     selection.use = open_question ? "" : std::string(kind.default_use);
     if (selection.use.empty() && needed) report_no_choice(kind);
     return !selection.use.empty();
@@ -199,6 +205,7 @@ void Selector::check_keys(const Selection& selection) {
   for (const std::string& key : keys_of(core_options(name))) known.push_back(key);
   for (const Member& member : table->members) {
     if (member.value.type == Value::Type::kTable || member.key == selection.use) continue;
+    if (is_of_core(*selection.kind, member)) continue;  // reported already
     if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
     std::vector<std::string> notes;
     if (selection.plugin != nullptr) {
@@ -224,6 +231,7 @@ void Selector::check_unused_tables(const Selection& selection, bool needed) {
   if (!selection.use.empty()) known.push_back(selection.use);
   for (const Member& member : table->members) {
     if (member.value.type != Value::Type::kTable || member.key == selection.use || is_link(kind, member.key)) continue;
+    if (is_of_core(kind, member)) continue;
     environment_.ignore_below({name, member.key});
     if (!needed || std::find(meant_.begin(), meant_.end(), member.key) != meant_.end()) continue;
     if (std::find(known.begin(), known.end(), member.key) != known.end()) {

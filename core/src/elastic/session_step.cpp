@@ -9,6 +9,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "balance/costs.hpp"
 #include "base/durable_file.hpp"
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "base/result.hpp"
 #include "data/pieces.hpp"
 #include "elastic/assignment_record.hpp"
@@ -312,6 +314,21 @@ Scaling Step::scaling(double base_lr) const {
     throw Error(Status::kInvalidArgument, fmt::format("the base rate of a group is above 0, not {}", base_lr));
   const Session::State& s = *session_->state_;
   return s.learning_rate->scaling(s.at_hand, s.batch.size, base_lr);
+}
+
+Scaling Step::scaling(std::string_view group) const {
+  const std::map<std::string, double>& groups = session_->config().lr().groups;
+  const auto found = groups.find(std::string(group));
+  if (found != groups.end()) return scaling(found->second);
+  std::string there;
+  for (const auto& [name, rate] : groups) there += fmt::format("{}{}", there.empty() ? "" : ", ", name);
+  const std::string name = printable(group);
+  throw Error(Status::kNotFound,
+              groups.empty() ? fmt::format("this program asks for the base rate of a group '{}', and the config has no "
+                                           "[lr.groups]; add --set lr.groups.{}=RATE or, to the config, [lr.groups]",
+                                           name, name)
+                             : fmt::format("[lr.groups] has no group '{}'; it has {}", name, there),
+              Origin::kInput);
 }
 
 void Step::add(RowRange rows, double loss_sum, std::span<const float> gradient) {

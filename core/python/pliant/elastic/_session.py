@@ -112,9 +112,9 @@ class Step:
     def learning_rate(self) -> float:
         return self._core.learning_rate
 
-    def scaling(self, base_lr: float | None = None) -> Scaling:
+    def scaling(self, base_lr: float | str | None = None) -> Scaling:
         """The rate and what goes with it: factors of betas, epsilon, weight decay and the rest; of a group of parameters whose base rate is
-        `base_lr`, above 0, in place of [lr] base_lr."""
+        `base_lr`, above 0, in place of [lr] base_lr, or which [lr.groups] has by that name. Raises Error (NOT_FOUND) for another name."""
         return self._core.scaling(base_lr)
 
     def items(self) -> list[ItemList]:

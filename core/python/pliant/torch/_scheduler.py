@@ -1,6 +1,7 @@
 """A scheduler that follows the size of each batch."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -26,6 +27,10 @@ class LRScheduler:
     scheduler of torch, moves these rates as it would move them alone. `step` counts once for each `batch`, however often it is called:
     some launchers call it once for each rank.
 
+    Where the config has [lr.groups], a parameter group with a "name" has its base rate there, in place of the one that it begins with; `inner`
+    moves it in the same proportion. Raises Error (NOT_FOUND) for a name that is not there. One that no group has is logged, for groups may
+    be added.
+
     Moments are found by their names in the optimizer's state: momentum_buffer and exp_avg, exp_avg_sq and max_exp_avg_sq. Where a rule asks
     for a factor and the optimizer keeps other tensors of a parameter's shape, a warning names them, once; they are left as they are.
     """
@@ -42,6 +47,8 @@ class LRScheduler:
         self._moments = (1.0, 1.0)  # factors that the moments have for the step under way
         self._warned: set[str] = set()  # names of the optimizer's state that are no moments known here
         self._base = [_base_of(group) for group in optimizer.param_groups]
+        self._rates = NamedRates(rule.groups, optimizer)
+        self._has_begun = False
 
     def batch(self, size: BatchSize | Batch, *, step: int | None = None) -> Scaling:
         """Sets the optimizer for a step over a batch of that size. Again with another size, where a step is computed again. `step`: its number,
@@ -52,7 +59,11 @@ class LRScheduler:
             raise Error(f"step {step}: the next step of this scheduler is {self.steps}; load the state of another job's scheduler first",
                         Status.FAILED_PRECONDITION)
         self._base += [_base_of(group) for group in self.optimizer.param_groups[len(self._base) :]]  # were added
-        scalings = [self.rule.scaling(self.steps, size, base["lr"]) for base in self._base]
+        self._rates.read(self.optimizer)
+        if not self._has_begun:
+            self._has_begun = True
+            self._rates.warn_of_unused(self.optimizer)
+        scalings = [self.rule.scaling(self.steps, size, self._rates.base(number, base["lr"])) for number, base in enumerate(self._base)]
         for group, base, scaling in zip(self.optimizer.param_groups, self._base, scalings):
             _apply(group, base, scaling)
         first = scalings[0]
@@ -68,7 +79,7 @@ class LRScheduler:
             raise Error("step() without a batch: call batch(size) before optimizer.step()", Status.FAILED_PRECONDITION)
         if self._is_final:
             return
-        self.rule.commit(self.steps, self._size, norms, self._base[0]["lr"])
+        self.rule.commit(self.steps, self._size, norms, self._rates.base(0, self._base[0]["lr"]))
         self._is_final = True
         self._moments = (1.0, 1.0)
         self.steps += 1
@@ -121,6 +132,53 @@ class LRScheduler:
         by = (first / self._moments[0], second / self._moments[1])
         self._moments = (first, second)
         _scale_moments(self.optimizer, by, self._warned)
+
+
+class NamedRates:
+    """Base rates of the parameter groups that [lr.groups] has by name. Names count where the config has that table, and only there."""
+
+    def __init__(self, rates: Mapping[str, float], optimizer: Any) -> None:
+        self._by_name = rates
+        self._of_groups: list[tuple[float, float] | None] = []  # the config's rate of each group, and the one that it had in the program
+        self.read(optimizer)
+
+    def read(self, optimizer: Any) -> None:
+        """Looks at the groups that were added since."""
+        for number, group in enumerate(optimizer.param_groups[len(self._of_groups) :], len(self._of_groups)):
+            self._of_groups.append(self._rate_of(number, group) if self._by_name and "name" in group else None)
+
+    def unused(self, optimizer: Any) -> list[str]:
+        """Names in the config that no group has."""
+        names = {group.get("name") for group in optimizer.param_groups}
+        return [name for name in self._by_name if name not in names]
+
+    def warn_of_unused(self, optimizer: Any) -> None:
+        unused = self.unused(optimizer)
+        if not unused:
+            return
+        from pliant import _log  # late: logging takes long to import
+
+        _log.deliver(2, "pliant.torch", f"[lr.groups] has {', '.join(unused)}, and no group of the optimizer has that name so far")
+
+    def base(self, number: int, lr: float) -> float:
+        """The base rate of a group whose rate in the program is `lr` by now, that is, where a scheduler has moved it to."""
+        named = self._of_groups[number]
+        if named is None:
+            return lr
+        rate, first = named
+        return rate * (lr / first)
+
+    def _rate_of(self, number: int, group: dict[str, Any]) -> tuple[float, float]:
+        name = group["name"]
+        rate = self._by_name.get(name) if isinstance(name, str) else None
+        if rate is None:
+            raise Error(f"group {number} of the optimizer has the name {name!r}, and [lr.groups] has no such group; it has {', '.join(self._by_name)}: add "
+                        "it there, or take the name from the group", Status.NOT_FOUND, 2)
+        first = float(group.get("initial_lr", group["lr"]))
+        if not first > 0:
+            raise Error(f"group {name!r} of the optimizer begins with lr = {first:g}, in whose place [lr.groups] has {rate:g}: begin with a rate above 0, or "
+                        "take the name from the group", Status.INVALID_ARGUMENT, 2)
+        return rate, first
 
 
 def _scale_moments(optimizer: Any, by: tuple[float, float], warned: set[str]) -> None:

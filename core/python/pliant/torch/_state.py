@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from pliant._errors import Error, Status
 from pliant.torch import _deterministic, _optimizers
 from pliant.torch._buffers import Buffers
 from pliant.torch._gradients import Gradients
-from pliant.torch._scheduler import _apply, _base_of, _scale_moments
+from pliant.torch._scheduler import NamedRates, _apply, _base_of, _scale_moments
 
 # Type of an array in a state, and what elements of torch's type there are in one element of it: a type that a state has not is held as
 # parts that it has.
@@ -34,7 +35,8 @@ def state(model: torch.nn.Module, optimizer: Any = None, *, scheduler: Any = Non
     skip it. A parameter that the loss does not depend on has a gradient of zeros.
     `optimizer`: of torch.optim; its state is made here, as its first step would, where it has none. The rates that it has when a step is
     committed are those of [lr] base_lr's place, one for each parameter group; they are scaled for that step alone, and with them betas,
-    epsilon and weight decay where the rule says so.
+    epsilon and weight decay where the rule says so. Where the config has [lr.groups], a group with a "name" has its rate there, in place of the
+    one that it begins with, and a scheduler moves it in the same proportion.
     `scheduler`: any of torch that moves these rates once a step; Pliant calls it, and keeps its state.
     `initialise`: a function of a parameter and its group that gives the entries of the optimizer's state before the first step, for
     optimizers that are not known here.
@@ -75,6 +77,7 @@ class State:
         if optimizer is not None:
             _optimizers.check_groups(optimizer, self._names)
             _optimizers.make_state(optimizer, {id(self._parameters[name]): name for name in self._trained}, initialise)
+        self._rates: NamedRates | None = None  # where there is an optimizer
         self._groups = 0 if optimizer is None else sum(len(group["params"]) for group in optimizer.param_groups)
         self._entries: dict[Any, dict[str, Any]] = {}  # the optimizer's state, as it was when the session asked for the arrays
         self._base: list[dict[str, Any]] | None = None  # what the groups had before the rates of the step under way were set
@@ -94,6 +97,7 @@ class State:
         """The session that this is the state of begins."""
         self._seed = int(session.seed)
         self._is_deterministic = bool(session.config.run.deterministic)
+        self._read_rates(session.config.lr.groups)
         accelerator = session.accelerator
         if self._gradients.device.type != ("cuda" if accelerator == "cuda" else "cpu"):
             raise Error(f"the model is on {self._gradients.device}, and [accelerator] use = \"{accelerator}\": move the one or set the other",
@@ -178,7 +182,8 @@ class State:
         if self.optimizer is None:
             return
         self._base = [_base_of(group) for group in self.optimizer.param_groups]
-        scalings: list[Scaling] = [step.scaling(base["lr"]) if base["lr"] > 0 else step.scaling() for base in self._base]
+        rates = [base["lr"] if self._rates is None else self._rates.base(number, base["lr"]) for number, base in enumerate(self._base)]
+        scalings: list[Scaling] = [step.scaling(rate) if rate > 0 else step.scaling() for rate in rates]
         for group, base, scaling in zip(self.optimizer.param_groups, self._base, scalings):
             _apply(group, base, scaling)
         self._set = [_base_of(group) for group in self.optimizer.param_groups]
@@ -186,6 +191,16 @@ class State:
             _scale_moments(self.optimizer, (scalings[0].momentum_buffer, scalings[0].second_moment), self._warned)
 
     # Inside.
+
+    def _read_rates(self, groups: Mapping[str, float]) -> None:
+        if self.optimizer is None:
+            return
+        self._rates = NamedRates(groups, self.optimizer)
+        unused = self._rates.unused(self.optimizer)
+        if unused:
+            named = [str(group["name"]) for group in self.optimizer.param_groups if "name" in group]
+            raise Error(f"[lr.groups] has {', '.join(unused)}, and no group of the optimizer has that name: "
+                        + (f"they are {', '.join(named)}" if named else 'give groups a "name"'), Status.NOT_FOUND, 2)
 
     def _open(self, step: Any) -> None:
         """The step's next micro-batch, if there is one, is computed from here on."""
