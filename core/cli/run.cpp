@@ -109,7 +109,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->add_option(
           "--inject", arguments->injections,
           "Kill a rank or the agent on purpose: kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy|snapshot] "
-          "or kill:agent,step=S; in sharded jobs also at=gather|scatter|finish. Write stop: instead of kill: to stop a "
+          "or kill:agent,step=S; in fast mode also at=bucket, in sharded jobs at=gather|scatter|finish. Write stop: "
+          "instead of kill: to stop a "
           "rank with SIGSTOP, or leave:rank=R,step=S to have a rank leave once that step is committed. Repeatable")
       ->check(offers_words({"kill:rank=", "kill:agent,step=", "stop:rank=", "leave:rank="}))
       ->type_name("WHAT")

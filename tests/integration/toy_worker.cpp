@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -22,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "integration/backward_pieces.hpp"
 #include "integration/bad_pieces.hpp"
 #include "integration/half_pieces.hpp"
 #include "pliant/exit_code.hpp"
@@ -54,6 +56,7 @@ struct Toy final : pliant::TrainingState {
   bool has_arrays = true;  ///< else all of it is in what it saves
   bool halved = false;     ///< its weights are two arrays
   bool turned = false;     ///< of which it names the second one first
+  bool rounded = false;    ///< gradients are multiples of 1/1024: sums of them have the same bits in every order
   size_t shown = kParameters;
   void* foreign = nullptr;  ///< where its weights are said to lie
 
@@ -94,7 +97,8 @@ struct Toy final : pliant::TrainingState {
     const auto strength = static_cast<float>(length_of(id));
     for (size_t i = 0; i < kParameters; ++i) {
       const float target = static_cast<float>((static_cast<uint64_t>(id) * 7919 + i * 104729) % 2003) / 2003.0F;
-      const float error = weights[i] - target;
+      const float exact = weights[i] - target;
+      const float error = rounded ? std::round(exact * 1024.0F) / 1024.0F : exact;
       gradient[i] += strength * error;
       loss += 0.5 * static_cast<double>(strength) * static_cast<double>(error) * static_cast<double>(error);
     }
@@ -418,6 +422,7 @@ int train() {
   toy.is_twin = wrong.how == "twin_arrays";
   toy.has_arrays = session.config().app_bool("arrays").value_or(true);
   toy.halved = session.config().app_bool("halved").value_or(false);
+  toy.rounded = session.config().app_bool("rounded").value_or(false);
   toy.turned = wrong.how == "other_arrays" && wrong.is_it();
   const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0)) + wrong.other_content();
   if (wrong.how == "read_only_array") {
@@ -435,6 +440,7 @@ int train() {
   BadPieces bad(session);
   const std::string pieces = session.config().app_string("pieces").value_or("");
   HalfPieces in_16_bits(session, pieces, session.config().app_bool("widened").value_or(false));
+  BackwardPieces backward(session.config());
   LookAhead ahead(session.config().app_int("look_ahead").value_or(0));
   while (pliant::Step* step = session.next()) {
     ahead.check(*step);
@@ -442,6 +448,7 @@ int train() {
     wrong.at_step(*step);
     const bool is_bad = wrong.how == "bad_pieces" && (wrong.rank < 0 || step->rank() == wrong.rank);
     if (pace.count() > 0) std::this_thread::sleep_for(pace);  // work of a known size
+    bool breaks_off = false;
     for (const pliant::RowRange rows : step->micro_batches()) {
       std::fill(gradient.begin(), gradient.end(), 0.0F);
       double loss = 0;
@@ -456,12 +463,15 @@ int train() {
       wrong.at_add(*step, gradient, loss);
       if (is_bad) {
         bad.add(*step, rows, loss, gradient);
+      } else if (backward.are_wanted(*step)) {
+        breaks_off = !backward.add(*step, rows, loss, gradient);
       } else if (!pieces.empty()) {
         in_16_bits.add(*step, rows, loss, gradient);
       } else {
         step->add(rows, loss, gradient);
       }
     }
+    if (breaks_off) continue;
     wrong.be_busy(session, *step);
     const bool leaves_out = wrong.leaves_out(*step);
     const bool resizes = wrong.resizes(*step);

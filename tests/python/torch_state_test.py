@@ -18,10 +18,10 @@ SCALING = {"learning_rate": 1.0, "one_minus_beta1": 1.0, "one_minus_beta2": 1.0,
 class Step:
     """As pliant.elastic.Step, of a job with one rank that adds what it is given."""
 
-    def __init__(self, size, micro_batches=(range(0, 1),), index=0, scaling=None):
-        self.index, self.micro_batches, self.size = index, micro_batches, size
+    def __init__(self, size, micro_batches=(range(0, 1),), index=0, scaling=None, world_size=1):
+        self.index, self.micro_batches, self.size, self.world_size = index, micro_batches, size, world_size
         self.sum, self.loss, self.added, self.norms = numpy.zeros(size, numpy.float32), 0.0, 0, []
-        self._open, self._scaling = [], scaling or {}
+        self._open, self._scaling, self.taken = [], scaling or {}, []
 
     @property
     def pending(self):
@@ -35,6 +35,7 @@ class Step:
         width = {"float32": 4, "float16": 2, "bfloat16": 2}[dtype]
         memory = torch.frombuffer(bytearray(ctypes.string_at(address, count * width)), dtype=getattr(torch, dtype))
         self._open.append((offset, memory.float().numpy()))
+        self.taken.append((self.added, offset, count))
 
     def add(self, rows, loss_sum):
         whole = numpy.concatenate([values for _, values in sorted(self._open, key=lambda piece: piece[0])])
@@ -46,8 +47,8 @@ class Step:
         self.added += 1
 
 
-def session(deterministic=False, seed=7, accelerator="host", groups=None):
-    run, rates = types.SimpleNamespace(deterministic=deterministic), types.SimpleNamespace(groups=groups or {})
+def session(deterministic=False, seed=7, accelerator="host", groups=None, reduce_bucket=0):
+    run, rates = types.SimpleNamespace(deterministic=deterministic, reduce_bucket=reduce_bucket), types.SimpleNamespace(groups=groups or {})
     return types.SimpleNamespace(seed=seed, accelerator=accelerator, config=types.SimpleNamespace(run=run, lr=rates))
 
 

@@ -975,7 +975,8 @@ PLIANT_API int32_t pliant_session_scaling_of_group(pliant_session_t* session, co
 PLIANT_API int32_t pliant_session_add(pliant_session_t* session, uint64_t number, double loss_sum,
                                       const float* gradient, uint64_t size, pliant_error_t* error);
 /* Elements [offset, offset + count) of the gradient of micro-batch `number`, of PLIANT_DTYPE_F32, _BF16 or _F16: pieces
- * in any order, as they become ready. [maker] */
+ * in any order, as they become ready. In fast mode those of the last micro-batch travel to the other ranks at once,
+ * from the end of the gradient to its beginning; where such a step is not committed all ranks make it again. [maker] */
 PLIANT_API int32_t pliant_session_add_piece(pliant_session_t* session, uint64_t number, uint64_t offset, uint64_t count,
                                             const void* piece, int32_t dtype, pliant_error_t* error);
 

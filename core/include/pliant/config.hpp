@@ -22,6 +22,8 @@ struct RunOptions {
   int64_t epochs = 1;                ///< >= 1
   int64_t max_steps = 0;             ///< stop after that many steps; 0 = after the last epoch
   bool deterministic = false;        ///< bitwise the same weights at every world size
+  int64_t reduce_bucket = int64_t{4} << 20;  ///< without deterministic: bytes of the gradient that travel while others
+                                             ///< are computed (Step::add_piece); 0 = none
   std::string on_loss =
       "replace";  ///< "replace": start a fresh worker; "shrink": go on with fewer; "stop": end the job
   std::string on_nonfinite = "stop";  ///< a NaN or Inf in a gradient or loss: "stop": commit nothing and end the job;

@@ -99,8 +99,8 @@ class Step {
   /// The same for a group of parameters whose base rate is `base_lr` in place of [lr] base_lr. Throws kInvalidArgument
   /// for one that is not finite and above 0.
   [[nodiscard]] Scaling scaling(double base_lr) const;
-  /// The same for a group that [lr.groups] has by name. Throws kNotFound (kInput) for another one, with those that there
-  /// are.
+  /// The same for a group that [lr.groups] has by name. Throws kNotFound (kInput) for another one, with those that
+  /// there are.
   [[nodiscard]] Scaling scaling(std::string_view group) const;
 
   /// Adds the gradient of the SUMMED loss over `rows`. Each micro-batch exactly once, in order. `gradient` has
@@ -114,6 +114,10 @@ class Step {
   /// Session::stream() afterwards may overwrite it; before anything else does, and before it is freed, wait for that
   /// stream or for commit(). What such a read meets is thrown by the next wait for the stream: the program's own, and
   /// the step is lost then, or that of commit(), which hands out no gradient then.
+  /// Pieces of this rank's last micro-batch begin to be reduced over the ranks at once, where [run] deterministic is
+  /// false and the CPU sees the device's memory: in buckets of [run] reduce_bucket, from the end of the gradient to its
+  /// beginning, as backward passes come to them. commit() waits for the rest. Where such a step is not committed, as
+  /// next() was called instead, all ranks make it again.
   /// Throws kInvalidArgument, and has added nothing, for a piece that overlaps another, leaves the gradient or is of an
   /// unknown type; and, as far as the accelerator and the kernel can tell, for one in memory of another device, past
   /// the end of its allocation or in memory that is not there, which most freed memory is.

@@ -87,6 +87,7 @@ void bind_options(nb::module_& module) {
       .def_ro("epochs", &RunOptions::epochs)
       .def_ro("max_steps", &RunOptions::max_steps)
       .def_ro("deterministic", &RunOptions::deterministic)
+      .def_ro("reduce_bucket", &RunOptions::reduce_bucket)
       .def_ro("snapshot_every", &RunOptions::snapshot_every)
       .def_ro("keep_snapshots", &RunOptions::keep_snapshots)
       .def_ro("log_dir", &RunOptions::log_dir)

@@ -31,6 +31,11 @@ void fill(Table<RunOptions>& o) {
   o.add("max_steps", &R::max_steps, "Stop after this many steps; 0 = after the last epoch.").at_least(0).unit("steps");
   o.add("deterministic", &R::deterministic,
         "Produce the same weights, bit by bit, at every world size; costs some speed.");
+  o.add("reduce_bucket", &R::reduce_bucket,
+        "Without deterministic, parts of the gradient of this many bytes are added up over the workers as soon as the "
+        "program hands them in, while it computes the rest; 0 = not before all is there.")
+      .at_least(0)
+      .unit("bytes");
   o.add("on_loss", &R::on_loss,
         "What to do when a worker dies: replace it, continue with fewer workers, or end the job.")
       .choices({"replace", "shrink", "stop"});

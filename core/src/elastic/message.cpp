@@ -18,8 +18,8 @@ constexpr size_t kLongestText = size_t{64} << 10;
 // {"injections": [[0, 20, 0, false]]}
 constexpr int kDeepestMessage = 3;
 
-constexpr std::array<std::string_view, 10> kPoints{"forward", "reduce", "vote",    "commit",   "apply",
-                                                   "copy",    "gather", "scatter", "snapshot", "finish"};
+constexpr std::array<std::string_view, 11> kPoints{"forward", "reduce",  "vote",     "commit", "apply", "copy",
+                                                   "gather",  "scatter", "snapshot", "finish", "bucket"};
 
 // Every message lists its fields once; Encoder and Decoder walk that list.
 class Encoder {
@@ -307,8 +307,8 @@ Result<InjectionPoint> parse_injection_point(std::string_view word) {
   }
   return failed(Status::kInvalidArgument,
                 "'" + std::string(word) +
-                    "' is not a point of a step; allowed: forward, reduce, vote, commit, apply, copy, gather, scatter, "
-                    "snapshot, finish",
+                    "' is not a point of a step; allowed: forward, bucket, reduce, vote, commit, apply, copy, gather, "
+                    "scatter, snapshot, finish",
                 Origin::kInput);
 }
 

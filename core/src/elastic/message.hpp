@@ -28,7 +28,19 @@ inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 /// sent gradients to their owners, and has not waited for it.
 /// kSnapshot, kFinish: as it writes a snapshot, or its part of one; and, of a sharded job, as it finishes one whose
 /// parts all ranks have written. The first one that holds the injection's step or more.
-enum class InjectionPoint { kForward, kReduce, kVote, kCommit, kApply, kCopy, kGather, kScatter, kSnapshot, kFinish };
+enum class InjectionPoint {
+  kForward,
+  kReduce,
+  kVote,
+  kCommit,
+  kApply,
+  kCopy,
+  kGather,
+  kScatter,
+  kSnapshot,
+  kFinish,
+  kBucket
+};
 
 /// "kill:rank=2,step=20,at=forward" as the worker sees it.
 struct Injection {

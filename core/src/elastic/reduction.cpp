@@ -91,6 +91,9 @@ void GradientReduction::State::begin(int64_t batch_rows, int64_t rows_per_granul
   not_finite.clear();
   sum_not_finite.clear();
   own_sum_overflows = false;
+  begun = 0;
+  failed_beginning.reset();
+  own_sum_is_finite = true;
   open = {};
   norm.clear();
   for (PiecewiseNorm& one : later_norms) one.clear();
@@ -151,6 +154,8 @@ void GradientReduction::State::open_block(RowRange rows_of_it) {
   const bool in_place = deterministic ? tree.merges({0, rows_of_it.first / granule}) : !sums.empty();
   if (!in_place) push_sum();
   open = {.is = true, .in_place = in_place};
+  if (deterministic || wanted_bucket == 0 || world_size == 1 || added + 1 < blocks.size()) return;
+  for (size_t i = 0; i < buckets(); ++i) open.missing.push_back(bucket(i).second - bucket(i).first);
 }
 
 MemoryCheck::Finding GradientReduction::State::check_memory(RowRange rows_of_it, const GradientPiece& piece) const {
@@ -184,6 +189,7 @@ void GradientReduction::State::add_piece(const GradientPiece& piece, const Memor
   }
   if (measured) norm.add(piece.offset, measured_piece);
   open.there.insert(piece.offset, piece.count);
+  note_for_buckets(static_cast<size_t>(piece.offset), static_cast<size_t>(piece.count));
 }
 
 void GradientReduction::State::take(const GradientPiece& piece, bool looks) {
@@ -214,6 +220,7 @@ void GradientReduction::State::take(const GradientPiece& piece, bool looks) {
 }
 
 void GradientReduction::State::look_at_own_sums() {
+  if (!deterministic && work.is_here()) return;  // at each bucket, before it travels
   if (!looked_at || (work.is_here() && (blocks.size() < 2 || !not_finite.empty()))) return;
   const bool finite =
       std::all_of(sums.begin(), sums.end(), [this](const Floats& sum) { return work.finite(sum.data(), size); });
@@ -293,6 +300,10 @@ void GradientReduction::look_for_not_finite(bool on) {
   state_->looked_at = on;
 }
 
+void GradientReduction::reduce_buckets(uint64_t elements) {
+  state_->wanted_bucket = static_cast<size_t>(elements);
+}
+
 void GradientReduction::begin(int64_t rows, int64_t granule, const Assignment& assignment, int64_t rank) {
   state_->begin(rows, granule, assignment, rank);
 }
@@ -353,6 +364,14 @@ void GradientReduction::add(RowRange rows, double loss_sum, int64_t loss_tokens,
 
 bool GradientReduction::complete() const {
   return state_->complete();
+}
+
+bool GradientReduction::begin_buckets(Communicator& communicator, Stream& stream) {
+  return state_->begin_buckets(communicator, stream);
+}
+
+bool GradientReduction::has_begun() const {
+  return state_->begun > 0 && !state_->reduced;
 }
 
 }  // namespace pliant::elastic

@@ -1,6 +1,7 @@
 // GradientReduction: adds the gradients of a step over micro-batches and ranks, on a device and in one of two ways.
 //
-// Fast: each rank adds its micro-batches, one all-reduce adds the ranks.
+// Fast: each rank adds its micro-batches, and all-reduces of buckets add the ranks: from the last element to the first,
+// as backward passes come to them, so that a bucket may travel while the gradient before it is still computed.
 // Deterministic: the addends are granules, and they are added along one fixed binary tree over all granules of the
 // global batch: node (level l, index i) covers granules [i*2^l, (i+1)*2^l) and is left + right, or the one child that
 // exists. A rank sums the largest subtrees whose granules it has all; only their roots travel. The result is bitwise
@@ -59,9 +60,13 @@ class GradientReduction {
   /// and one over the sums of this rank. A device without a kernel for squared norms tells its rows together.
   void look_for_not_finite(bool on);
 
-  /// Forgets the last step. `rows`: rows of the (possibly short) global batch; `assignment` has each in one block, and
-  /// is the same on all ranks. Deterministic: its blocks are granules, each rank's in the order of the batch. Throws
-  /// kInvalidArgument for another one.
+  /// From the next begin() on, fast mode reduces buckets of `elements`, or of half the gradient where that is less; the
+  /// same on all ranks. 0: begin_buckets() does nothing.
+  void reduce_buckets(uint64_t elements);
+
+  /// Forgets the last step. None of its buckets may be under way. `rows`: rows of the (possibly short) global batch;
+  /// `assignment` has each in one block, and is the same on all ranks. Deterministic: its blocks are granules, each
+  /// rank's in the order of the batch. Throws kInvalidArgument for another one.
   void begin(int64_t rows, int64_t granule, const Assignment& assignment, int64_t rank);
 
   /// Throws kInvalidArgument unless `rows` are the next block of this rank (positions in the global batch).
@@ -82,6 +87,16 @@ class GradientReduction {
 
   /// True when all blocks of this rank have been added.
   [[nodiscard]] bool complete() const;
+
+  /// Fast mode, where the CPU computes: enqueues the reduction of the next buckets whose part of this rank's last block
+  /// is there. Ranks need not do it at the same time, or at all: the buckets and their order are the same. Does nothing
+  /// where all of the gradient is there, for reduce() is next. What fails is thrown by that. True where the first one
+  /// of the step was enqueued.
+  bool begin_buckets(Communicator& communicator, Stream& stream);
+  /// Buckets are under way: from the first one until reduce() returns or throws, or drop_buckets().
+  [[nodiscard]] bool has_begun() const;
+  /// Of a communicator that was aborted: waits until none of them is under way. begin() is next.
+  void drop_buckets(Stream& stream) noexcept;
 
   /// Runs the collectives and waits. `midway` is called once about half way (fault injection). Throws what the
   /// communicator throws (kAborted, kPeerLost); then begin() starts afresh. `stream` is of the same device. Memory

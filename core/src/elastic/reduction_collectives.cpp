@@ -44,13 +44,66 @@ void GradientReduction::State::check_reducible(const Communicator& communicator)
 
 void GradientReduction::State::reduce_fast(Communicator& communicator, Stream& stream,
                                            const std::function<void()>& midway) {
+  if (failed_beginning) throw Error(*failed_beginning);
   if (sums.empty()) push_zero();
-  float* const sum = sums.front().data();
-  const size_t half = size / 2;
-  if (half > 0) communicator.all_reduce(sum, sum, half, DType::kF32, ReduceOp::kSum, stream);
-  stream.synchronize();
+  const size_t half = std::max(buckets() / 2, begun);
+  const bool are_under_way = begun > 0;
+  while (begun < half) begin_bucket(communicator, stream);
+  if (!are_under_way) stream.synchronize();
   if (midway) midway();
-  if (size > half) communicator.all_reduce(sum + half, sum + half, size - half, DType::kF32, ReduceOp::kSum, stream);
+  while (begun < buckets()) begin_bucket(communicator, stream);
+  own_sum_overflows = !own_sum_is_finite && not_finite.empty();
+}
+
+size_t GradientReduction::State::bucket_width() const {
+  const size_t half = size / 2 + size % 2;
+  return wanted_bucket == 0 ? half : std::min(half, wanted_bucket);
+}
+
+size_t GradientReduction::State::buckets() const {
+  return size == 0 ? 0 : (size - 1) / bucket_width() + 1;
+}
+
+std::pair<size_t, size_t> GradientReduction::State::bucket(size_t number) const {
+  const size_t end = size - number * bucket_width();
+  return {end - std::min(end, bucket_width()), end};
+}
+
+void GradientReduction::State::note_for_buckets(size_t offset, size_t count) {
+  if (open.missing.empty()) return;
+  const size_t end = offset + count;
+  for (size_t i = (size - end) / bucket_width(); i < open.missing.size(); ++i) {
+    const auto [first, last] = bucket(i);
+    if (last <= offset) return;
+    open.missing[i] -= std::min(end, last) - std::max(offset, first);
+  }
+}
+
+void GradientReduction::State::begin_bucket(Communicator& communicator, Stream& stream) {
+  const auto [first, end] = bucket(begun);
+  float* const from = sums.front().data() + first;
+  if (looked_at && work.is_here() && blocks.size() > 1 && own_sum_is_finite)
+    own_sum_is_finite = work.finite(from, end - first);
+  communicator.all_reduce(from, from, end - first, DType::kF32, ReduceOp::kSum, stream);
+  ++begun;
+}
+
+bool GradientReduction::State::begin_buckets(Communicator& communicator, Stream& stream) {
+  const bool is_whole = open.there.count() == size;
+  if (open.missing.empty() || is_whole || !work.is_here() || failed_beginning) return false;
+  const size_t before = begun;
+  try {
+    while (begun < open.missing.size() && open.missing[begun] == 0) begin_bucket(communicator, stream);
+    if (begun > before) static_cast<void>(stream.is_idle());  // has it begin now, although nobody waits for it soon
+  } catch (const Error& error) {
+    failed_beginning = error;
+  }
+  return before == 0 && begun > 0;
+}
+
+void GradientReduction::drop_buckets(Stream& stream) noexcept {
+  drain(stream, state_->work);
+  state_->reduced = true;
 }
 
 void GradientReduction::State::reduce_tree(Communicator& communicator, Stream& stream,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "elastic/piecewise_norm.hpp"
 #include "elastic/reduction.hpp"
 #include "plan/reduction_tree.hpp"
+#include "pliant/error.hpp"
 
 namespace pliant::elastic {
 
@@ -92,6 +94,7 @@ struct GradientReduction::State {
     bool in_place = false;  ///< its gradient goes into the last sum, and not into one of its own
     Coverage there{};
     bool finite = true;
+    std::vector<size_t> missing{};  ///< of each bucket, elements that are not there; only of the last block
   };
 
   Accelerator accelerator;
@@ -108,6 +111,10 @@ struct GradientReduction::State {
   std::vector<RowRange> blocks;  ///< of this rank, in the order in which they are added
   size_t added = 0;              ///< of them
   bool reduced = false;
+  size_t wanted_bucket = 0;               ///< elements; 0: none begins before reduce()
+  size_t begun = 0;                       ///< buckets that were enqueued
+  std::optional<Error> failed_beginning;  ///< what the next one met
+  bool own_sum_is_finite = true;          ///< as far as it was enqueued, or nobody looks
 
   int64_t loss_tokens = 0;
   uint64_t digest = 0;
@@ -184,6 +191,16 @@ struct GradientReduction::State {
   /// The sum overflows where each of them is.
   void look_at_own_sums();
 
+  /// Elements of a bucket, of which the last one may have fewer.
+  [[nodiscard]] size_t bucket_width() const;
+  [[nodiscard]] size_t buckets() const;
+  /// The first element of bucket `number` and the one after its last.
+  [[nodiscard]] std::pair<size_t, size_t> bucket(size_t number) const;
+  /// What of the open block is there is missing no more.
+  void note_for_buckets(size_t offset, size_t count);
+  /// May be called where this rank's sums are whole there.
+  void begin_bucket(Communicator& communicator, Stream& stream);
+  bool begin_buckets(Communicator& communicator, Stream& stream);
   void check_reducible(const Communicator& communicator) const;
   void reduce_fast(Communicator& communicator, Stream& stream, const std::function<void()>& midway);
   void reduce_tree(Communicator& communicator, Stream& stream, const std::function<void()>& midway);

@@ -169,7 +169,12 @@ Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {
   state_->step.reset(new Step(*this));
 }
 Session::~Session() {
-  if (state_ && state_->sharded != nullptr) state_->sharded->leave_group();
+  if (!state_) return;
+  if (state_->sharded != nullptr) state_->sharded->leave_group();
+  if (state_->reduction && state_->reduction->has_begun()) {
+    state_->communicator.abort(state_->form.generation);
+    state_->reduction->drop_buckets(*state_->stream);
+  }
 }
 Session::Session(Session&& other) noexcept : state_(std::move(other.state_)) {
   state_->step->session_ = this;
@@ -300,6 +305,8 @@ void Session::begin_with(Dataset dataset, TrainingState& program) {
     s.reduction->measure_parts(measures);
   }
   s.reduction->look_for_not_finite(s.config.run().on_nonfinite != "ignore");
+  s.reduction->reduce_buckets((static_cast<uint64_t>(s.config.run().reduce_bucket) + sizeof(float) - 1) /
+                              sizeof(float));
   s.channel.send(elastic::Ready{s.fingerprint(), s.digest_of_options(), s.device, s.device_properties.name,
                                 s.device_properties.host_visible, s.sharded != nullptr,
                                 s.sharded != nullptr ? s.digest_of_model() : std::string{}, s.digest_of_arrays(),
@@ -421,6 +428,10 @@ bool Session::State::has_next() {
     verdict.reset();
     applied = -1;
     channel.send(elastic::Copying{form.generation, true, gave_up_itself});
+  }
+  if (reduction && reduction->has_begun()) {
+    give_up_buckets(Error(Status::kFailedPrecondition,
+                          "Session::next was called before Step::commit, when a part of the gradient was on its way"));
   }
   if (given_up) {  // the others wait for its passes
     tell_broken(*std::exchange(given_up, std::nullopt));

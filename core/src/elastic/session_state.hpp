@@ -301,6 +301,10 @@ struct Session::State {
   /// Waits for the agent's word on the step that this rank voted for.
   bool committed();
   std::optional<elastic::ReductionResult> reduce();
+  /// Has buckets of the gradient that are there travel while others are computed.
+  void begin_buckets();
+  /// Buckets of a step that the program does not commit are under way: all ranks make the step again.
+  void give_up_buckets(const Error& why);
   /// Says that a collective of the present generation failed, unless the agent has ended that generation itself.
   void tell_broken(const Error& error);
   /// Says what `error`, which leaves the session, refuses, where it asks the process to exit for that.

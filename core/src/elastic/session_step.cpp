@@ -235,6 +235,7 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
     program_stream->synchronize();
     clock.stop();
     if (sharded != nullptr) sharded->note_commit();
+    strike(elastic::InjectionPoint::kBucket);  // where none was under way before
     channel.send(
         elastic::Reducing{form.generation, applied, elastic::digest_of(assignment), elastic::digest_of(batch)});
     const bool is_told = recorder && sharded == nullptr;  // the runtime tells of a sharded model's
@@ -247,6 +248,18 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
     tell_broken(error);
     return std::nullopt;
   }
+}
+
+void Session::State::begin_buckets() {
+  if (sharded != nullptr || !reduction->begin_buckets(communicator.get(), *stream)) return;
+  strike(elastic::InjectionPoint::kBucket);
+}
+
+void Session::State::give_up_buckets(const Error& why) {
+  tell_broken(why);  // before the others meet what follows
+  communicator.abort(form.generation);
+  reduction->drop_buckets(*stream);
+  in_generation = false;
 }
 
 void Session::State::reduce_shards(elastic::ReductionResult& reduced) {
@@ -343,6 +356,7 @@ void Step::add_piece(RowRange rows, const GradientPiece& piece) {
   s.reduction->check(rows, piece);
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.reduction->add_piece(rows, piece);
+  s.begin_buckets();
 }
 
 void Step::add(RowRange rows, double loss_sum) {

@@ -29,10 +29,11 @@ TEST_CASE("an injection names a rank, a step and a point") {
 }
 
 TEST_CASE("a wrong injection is refused with its grammar") {
-  for (const char* text : {"", "kill", "kill:", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=1",
-                           "kill:rank=1,step=x", "kill:rank=1,agent,step=2", "kill:rank=1,step=2,at=lunch",
-                           "kill:agent,step=2,at=forward", "stop:rank=1", "stop:agent,step=2", "halt:rank=1,step=2",
-                           "leave:rank=1", "leave:agent,step=2", "leave:rank=1,step=2,at=vote"}) {
+  for (const char* text :
+       {"", "kill", "kill:", "kill:rank=1", "kill:step=1", "kill:rank=-1,step=1", "kill:rank=1,step=x",
+        "kill:rank=1,agent,step=2", "kill:rank=1,step=2,at=lunch", "kill:agent,step=2,at=forward",
+        "kill:agent,step=2,at=bucket", "stop:rank=1", "stop:agent,step=2", "halt:rank=1,step=2", "leave:rank=1",
+        "leave:agent,step=2", "leave:rank=1,step=2,at=vote"}) {
     INFO(text);
     try {
       pliant::parse_injection(text);

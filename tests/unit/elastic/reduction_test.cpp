@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <latch>
+#include <limits>
 
 #include "pliant/optimizer.hpp"
 #include "rank_group.hpp"
@@ -355,6 +357,171 @@ TEST_CASE("the norm of an addend is that of its parameters' chunks, in one piece
       CHECK(reduction.reduce(communicator, stream, {}).part_norms == squared_norm(gradient, parameters));
     });
   }
+}
+
+/// The gradient of one row, whose sums over rows and ranks show their order.
+std::vector<float> uneven(size_t size, int64_t row) {
+  std::vector<float> made(size);
+  for (size_t i = 0; i < size; ++i)
+    made[i] = 1.0F / static_cast<float>(1 + (i * 7919 + static_cast<size_t>(row) * 104729) % 997);
+  return made;
+}
+
+/// Hands in a block from its end to its beginning. How many buckets' first one began: 0 or 1.
+int add_backward(GradientReduction& reduction, RowRange rows, const std::vector<float>& gradient, size_t width,
+                 Communicator& communicator, Stream& stream) {
+  int began = 0;
+  for (size_t end = gradient.size(); end > 0;) {
+    const size_t first = end - std::min(end, width);
+    reduction.add_piece(rows, {.offset = first, .count = end - first, .data = gradient.data() + first});
+    if (reduction.begin_buckets(communicator, stream)) ++began;
+    end = first;
+  }
+  reduction.add(rows, 1, 1, 1);
+  return began;
+}
+
+TEST_CASE("buckets that begin before all is there change no bit, whatever other ranks do and wherever pieces end") {
+  const Accelerator accelerator = test::open_host();
+  constexpr size_t kSize = 5001;
+  constexpr int64_t kRanks = 3;
+  std::vector<float> expected(kSize);
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    const std::vector<float> one = uneven(kSize, 2 * rank);
+    const std::vector<float> other = uneven(kSize, 2 * rank + 1);
+    for (size_t i = 0; i < kSize; ++i) expected[i] = rank == 0 ? one[i] + other[i] : expected[i] + (one[i] + other[i]);
+  }
+  for (const size_t bucket : {size_t{64}, size_t{500}, size_t{2500}, kSize}) {
+    for (const size_t width : {size_t{7}, size_t{64}, size_t{640}, kSize}) {
+      CAPTURE(bucket);
+      CAPTURE(width);
+      test::run_healthy_ranks(accelerator, kRanks, [&](int32_t rank, Communicator& communicator, Stream& stream) {
+        Stream program(accelerator, 0);
+        GradientReduction reduction(accelerator, 0, program, kSize, false);
+        reduction.reduce_buckets(bucket);
+        reduction.begin(2 * kRanks, 1, in_runs(2 * kRanks, 1, kRanks), rank);
+        const std::vector<float> last = uneven(kSize, 2 * rank + 1);
+        CHECK(add_backward(reduction, {2 * rank, 1}, uneven(kSize, 2 * rank), width, communicator, stream) == 0);
+        CHECK_FALSE(reduction.has_begun());
+        if (rank == 1) {
+          reduction.add({2 * rank + 1, 1}, 1, 1, 1, last);
+        } else {
+          const int began = add_backward(reduction, {2 * rank + 1, 1}, last, width, communicator, stream);
+          CHECK(began == (width < kSize ? 1 : 0));
+          CHECK(reduction.has_begun() == (width < kSize));
+        }
+        const ReductionResult result = reduction.reduce(communicator, stream, {});
+        CHECK(std::equal(result.gradient.begin(), result.gradient.end(), expected.begin()));
+        CHECK_FALSE(reduction.has_begun());
+      });
+    }
+  }
+}
+
+TEST_CASE("no bucket begins in fixed order, alone, without the end of the gradient, and where none is wanted") {
+  const Accelerator accelerator = test::open_host();
+  const std::vector<float> gradient(100, 1.0F);
+  for (const int32_t world_size : {1, 2}) {
+    test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
+      Stream program(accelerator, 0);
+      for (const bool deterministic : {false, true}) {
+        for (const uint64_t bucket : {0, 10}) {
+          GradientReduction reduction(accelerator, 0, program, gradient.size(), deterministic);
+          CHECK_FALSE(reduction.begin_buckets(communicator, stream));
+          reduction.reduce_buckets(bucket);
+          CHECK_FALSE(reduction.begin_buckets(communicator, stream));
+          reduction.begin(world_size, 1, in_runs(world_size, 1, world_size), rank);
+          CHECK_FALSE(reduction.begin_buckets(communicator, stream));
+          reduction.add_piece({rank, 1}, {.offset = 0, .count = 60, .data = gradient.data()});
+          CHECK_FALSE(reduction.begin_buckets(communicator, stream));
+          reduction.add_piece({rank, 1}, {.offset = 89, .count = 11, .data = gradient.data()});
+          const bool begins = world_size == 2 && !deterministic && bucket > 0;
+          CHECK(reduction.begin_buckets(communicator, stream) == begins);
+          CHECK_FALSE(reduction.begin_buckets(communicator, stream));
+          reduction.add_piece({rank, 1}, {.offset = 60, .count = 29, .data = gradient.data()});
+          CHECK_FALSE(reduction.begin_buckets(communicator, stream));
+          reduction.add({rank, 1}, 1, 1, 1);
+          const ReductionResult result = reduction.reduce(communicator, stream, {});
+          const auto sum = static_cast<float>(world_size);
+          CHECK(std::all_of(result.gradient.begin(), result.gradient.end(), [&](float one) { return one == sum; }));
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("a rank's own sum that overflows is noticed in whichever bucket it is, and by that rank alone") {
+  const Accelerator accelerator = test::open_host();
+  for (const size_t place : {size_t{0}, size_t{50}, size_t{99}}) {
+    for (const bool is_early : {false, true}) {
+      test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& communicator, Stream& stream) {
+        Stream program(accelerator, 0);
+        std::vector<float> gradient(100, 1.0F);
+        if (rank == 1) gradient[place] = std::numeric_limits<float>::max();
+        GradientReduction reduction(accelerator, 0, program, gradient.size(), false);
+        reduction.look_for_not_finite(true);
+        reduction.reduce_buckets(is_early ? 10 : 0);
+        reduction.begin(4, 1, in_runs(4, 1, 2), rank);
+        for (const int64_t row : {2 * rank, 2 * rank + 1})
+          add_backward(reduction, {row, 1}, gradient, 7, communicator, stream);
+        const ReductionResult result = reduction.reduce(communicator, stream, {});
+        CHECK_FALSE(result.finite);
+        CHECK(result.own_sum_overflows == (rank == 1));
+        CHECK(result.not_finite.empty());
+      });
+    }
+  }
+}
+
+TEST_CASE("where a rank is lost while buckets are on their way reduce says so, and dropped ones leave nothing behind") {
+  const Accelerator accelerator = test::open_host();
+  const std::vector<float> gradient(300000, 1.0F);
+  std::vector<Stream> programs;
+  std::vector<Stream> streams;
+  std::vector<GradientReduction> reductions;
+  for (int rank = 0; rank < 3; ++rank) {
+    programs.emplace_back(accelerator, 0);
+    streams.emplace_back(accelerator, 0);
+  }
+  for (Stream& program : programs) {
+    reductions.emplace_back(accelerator, 0, program, gradient.size(), false);
+    reductions.back().reduce_buckets(50000);
+  }
+  std::latch begun(3);
+  test::run_healthy_ranks(accelerator, 3, [&](int32_t rank, Communicator& communicator, Stream&) {
+    GradientReduction& reduction = reductions[static_cast<size_t>(rank)];
+    Stream& stream = streams[static_cast<size_t>(rank)];
+    reduction.begin(3, 1, in_runs(3, 1, 3), rank);
+    if (rank == 2) {
+      begun.arrive_and_wait();
+      return communicator.abort();
+    }
+    reduction.add_piece({rank, 1}, {.offset = 100000, .count = 200000, .data = gradient.data()});
+    CHECK(reduction.begin_buckets(communicator, stream));
+    begun.arrive_and_wait();
+    if (rank == 0) {
+      communicator.abort();
+      reduction.drop_buckets(stream);
+      CHECK_FALSE(reduction.has_begun());
+      return;
+    }
+    communicator.abort();
+    reduction.add_piece({rank, 1}, {.offset = 50000, .count = 50000, .data = gradient.data()});
+    CHECK_FALSE(reduction.begin_buckets(communicator, stream));
+    reduction.add_piece({rank, 1}, {.offset = 0, .count = 50000, .data = gradient.data()});
+    reduction.add({rank, 1}, 1, 1, 1);
+    const Error error = error_of([&] { reduction.reduce(communicator, stream, {}); });
+    CHECK((error.status() == Status::kAborted || error.status() == Status::kPeerLost));
+    CHECK_FALSE(reduction.has_begun());
+  });
+  test::run_healthy_ranks(accelerator, 2, [&](int32_t rank, Communicator& communicator, Stream&) {
+    GradientReduction& reduction = reductions[static_cast<size_t>(rank)];
+    reduction.begin(2, 1, in_runs(2, 1, 2), rank);
+    Stream& stream = streams[static_cast<size_t>(rank)];
+    CHECK(add_backward(reduction, {rank, 1}, gradient, 70000, communicator, stream) == 1);
+    const ReductionResult result = reduction.reduce(communicator, stream, {});
+    CHECK(std::all_of(result.gradient.begin(), result.gradient.end(), [](float value) { return value == 2.0F; }));
+  });
 }
 
 TEST_CASE("midway is called once on every rank") {

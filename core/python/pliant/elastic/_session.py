@@ -138,6 +138,9 @@ class Step:
         CPU has been read when the call returns. Of one in memory of a device the read is only enqueued: it may be overwritten after
         `Session.synchronize` or `commit`, and what the device still has to write into it must be done before the call. Raises as `add` does, and
         for a piece that overlaps another one or leaves the gradient.
+
+        Without `[run] deterministic`, and where the CPU sees the device's memory, pieces of this rank's last micro-batch travel to the other
+        ranks at once, from the end of the gradient to its beginning. Where such a step is not committed all ranks make it again.
         """
         self._core.add_piece(rows, offset, piece, count, dtype)
 

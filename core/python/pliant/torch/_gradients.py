@@ -21,11 +21,14 @@ class Piece(NamedTuple):
     dtype: str
 
 
-class _Slot(NamedTuple):
+class Slot(NamedTuple):
+    """A parameter, and its place in the gradient."""
+
     name: str
     parameter: torch.nn.Parameter
     view: torch.Tensor
     address: int
+    offset: int  # of its first element
 
 
 class Gradients:
@@ -46,7 +49,7 @@ class Gradients:
             raise Error("parameters are on several devices: " + ", ".join(f"{name} on {device}" for device, name in devices.items()))
         self.device: torch.device = next(iter(devices), torch.device("cpu"))
         self._buffers: list[torch.Tensor] = []
-        self._slots: list[_Slot] = []
+        self.slots: list[Slot] = []  # in the order of the gradient
         self.pieces: list[Piece] = []
         self.size = 0  # elements
         for dtype, word in _TYPES.items():
@@ -58,18 +61,18 @@ class Gradients:
             self._buffers.append(buffer)
             if count:
                 self.pieces.append(Piece(self.size, count, buffer.data_ptr(), word))
-            self.size += count
             first = 0
             for name, parameter in of_type:
                 view = buffer[first : first + parameter.numel()].view(parameter.shape)
-                self._slots.append(_Slot(name, parameter, view, view.data_ptr()))
+                self.slots.append(Slot(name, parameter, view, view.data_ptr(), self.size + first))
                 first += parameter.numel()
+            self.size += count
 
     def zero(self) -> None:
         """Sets all of it to 0, and each `.grad` to its view."""
         for buffer in self._buffers:
             buffer.zero_()
-        for name, parameter, view, address in self._slots:
+        for name, parameter, view, address, _ in self.slots:
             if view.data_ptr() != address:
                 raise _moved(name, parameter)
             if parameter.grad is not view:
@@ -77,7 +80,7 @@ class Gradients:
 
     def collect(self) -> None:
         """Copies what has taken the place of a view into it; None is 0. Raises Error where that is none of this parameter."""
-        for name, parameter, view, address in self._slots:
+        for name, parameter, view, address, _ in self.slots:
             found = parameter.grad
             if view.data_ptr() != address:
                 raise _moved(name, parameter)
@@ -89,6 +92,10 @@ class Gradients:
                 view.copy_(_dense(name, view, found))
             parameter.grad = view
 
+    def piece(self, first: Slot, last: Slot) -> Piece:
+        """From one parameter to another, which are of one type."""
+        return Piece(first.offset, last.offset + last.view.numel() - first.offset, first.address, _TYPES[first.view.dtype])
+
     def put(self, mean: torch.Tensor) -> None:
         """Replaces it by `mean`, of `size` elements in float32. A parameter that is frozen by now has no gradient: optimizers skip it."""
         if mean.numel() != self.size:
@@ -97,7 +104,7 @@ class Gradients:
         for buffer in self._buffers:
             buffer.copy_(mean[first : first + buffer.numel()])
             first += buffer.numel()
-        for _, parameter, view, _ in self._slots:
+        for _, parameter, view, _, _ in self.slots:
             wanted = view if parameter.requires_grad else None
             if parameter.grad is not wanted:
                 parameter.grad = wanted

@@ -12,6 +12,7 @@ from pliant._core import Scaling
 from pliant._errors import Error, Status
 from pliant.torch import _deterministic, _optimizers
 from pliant.torch._buffers import Buffers
+from pliant.torch._early import EarlyPieces
 from pliant.torch._gradients import Gradients
 from pliant.torch._scheduler import NamedRates, _apply, _base_of, _scale_moments
 
@@ -83,6 +84,8 @@ class State:
         self._base: list[dict[str, Any]] | None = None  # what the groups had before the rates of the step under way were set
         self._warned: set[str] = set()
         self._is_deterministic = False
+        self._bucket = 0  # elements that are worth handing in before backward has ended; 0: none are
+        self._early: EarlyPieces | None = None
         self._seed = 0
         self._is_new = True  # no forward was looked at
         self._places: list[tuple[str, Any, str, torch.Tensor, int]] = []  # of the arrays, as the session knows them: who holds which tensor, where
@@ -102,6 +105,9 @@ class State:
         if self._gradients.device.type != ("cuda" if accelerator == "cuda" else "cpu"):
             raise Error(f"the model is on {self._gradients.device}, and [accelerator] use = \"{accelerator}\": move the one or set the other",
                         Status.FAILED_PRECONDITION, 2)
+        self._bucket = 0
+        if not self._is_deterministic and self._gradients.device.type == "cpu":
+            self._bucket = -(-int(session.config.run.reduce_bucket) // 4)
         if self._is_deterministic:
             torch.set_num_threads(1)
             _deterministic.require_not_compiled(self.model)
@@ -155,6 +161,8 @@ class State:
         """A step is handed out, maybe again."""
         self._settle()
         self._require_same_parameters(thoroughly=False)
+        if self._bucket and self._early is None and step.world_size > 1:
+            self._early = EarlyPieces(self._gradients, self._bucket)
         self._open(step)
 
     def backward(self, step: Any, rows: range, loss_sum: torch.Tensor) -> None:
@@ -166,12 +174,20 @@ class State:
             if self._is_new:
                 _deterministic.require_no_compiled_function(loss_sum)
         self._gradients.collect()
-        loss_sum.backward()  # type: ignore[no-untyped-call]
+        early = self._early if step.world_size > 1 else None
+        try:
+            if early is not None:
+                early.open(step, rows)
+            loss_sum.backward()  # type: ignore[no-untyped-call]
+        except BaseException:
+            if early is not None:
+                early.close()
+            raise
         self._gradients.collect()
         self._buffers.check()
         self._is_new = False
         self._synchronise()
-        for offset, count, address, kind in self._gradients.pieces:
+        for offset, count, address, kind in self._gradients.pieces if early is None else early.rest():
             step.add_piece(rows, offset, address, count, kind)
         step.add(rows, float(loss_sum.detach()))
         self._open(step)

@@ -13,8 +13,8 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
   throw Error(Status::kInvalidArgument,
-              fmt::format("--inject {}: {}; write kill:rank=R,step=S[,at=forward|reduce|vote|commit|apply|copy|gather|"
-                          "scatter|snapshot|finish], the same with stop:, kill:agent,step=S[,at=vote|commit] or "
+              fmt::format("--inject {}: {}; write kill:rank=R,step=S[,at=forward|bucket|reduce|vote|commit|apply|copy|"
+                          "gather|scatter|snapshot|finish], the same with stop:, kill:agent,step=S[,at=vote|commit] or "
                           "leave:rank=R,step=S",
                           text, why),
               Origin::kInput);

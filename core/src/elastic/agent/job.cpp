@@ -102,6 +102,12 @@ void check_injections(const Config& config, const std::vector<InjectedKill>& inj
           fmt::format("--inject: at={} exists in sharded jobs only, and the config has no [coordinator]", kill.at),
           Origin::kInput);
     }
+    if (kill.at == "bucket" && (config.run().deterministic || config.has("coordinator"))) {
+      throw Error(Status::kInvalidArgument,
+                  "--inject: at=bucket exists where buckets of the gradient are reduced in backward: with [run] "
+                  "deterministic = false, and without [coordinator]",
+                  Origin::kInput);
+    }
     if (kill.rank < config.run().workers) continue;
     throw Error(Status::kInvalidArgument,
                 fmt::format("--inject: no rank {}; {} workers have ranks 0 to {}", kill.rank, config.run().workers,
