@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Measures what a job costs a loop in PyTorch: samples/torch_lm with one worker, beside the same loop bare, in alternating pairs.
+"""Measures what a job costs a loop in PyTorch: samples/torch_lm beside the same loop bare, and beside DistributedDataParallel over gloo.
 
-    torch_lm.py --build DIR [--pairs N] [--steps N] [--set KEY=VALUE ...] [--json]
+    scripts/bench-torch [--workers 1,2,4] [--rounds N] [--steps N] [--set KEY=VALUE ...] [--json]
 
 Speeds are tokens a second from the end of the first step to the end of the last, which leaves the start out: `tokens_per_second` of
-`pliant run --json`, and the same of the bare loop. The bare loop has the batches, micro-batches and rates of the job in fast mode, as many threads, and no
-agent, ledger, digest, look for NaN or read-ahead. Where its losses are not near those of the job it computes something else, and nothing is printed.
-Deterministic mode is measured beside both.
+`pliant run --json`, and the same of the others. All have the batches, micro-batches and rates of the job in fast mode, and one thread a process; the bare loop
+and DDP have no agent, ledger, digest, look for NaN or read-ahead. Where their losses are not near those of the job they compute something else, and
+nothing is printed. They take turns, in every other round the other way round. `at commit` is fast mode with [run] reduce_bucket = 0: nothing
+of a gradient travels before backward has ended.
 """
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -25,35 +27,51 @@ AGREE_TO = 1e-3  # of a loss: sums in another order
 STEPS_THAT_AGREE = 10  # later ones drift apart
 
 
-def bare(given):
-    """Prints losses, and tokens a second."""
+def program_of(given):
+    import pliant
+
+    specification = importlib.util.spec_from_file_location("torch_lm", SAMPLE / "train.py")
+    sample = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(sample)
+    return sample, pliant.Config.open(SAMPLE / "pliant.toml", sets=given.set)
+
+
+def rows_of(count, micro, ranks, rank):
+    """Consecutive rows of a rank, the first ranks one more where they do not come out even, as micro-batches."""
+    least, more = divmod(count, ranks)
+    first = rank * least + min(rank, more)
+    end = first + least + (rank < more)
+    return [range(at, min(at + micro, end)) for at in range(first, end, micro)]
+
+
+def train_plainly(given, ranks=1, rank=0):
+    """Losses, and tokens a second, of a loop without Pliant; with several ranks DDP adds their gradients."""
     import torch
 
     import pliant
     from pliant.elastic._loader import _items
     from pliant.torch import LRScheduler
 
-    specification = importlib.util.spec_from_file_location("torch_lm", SAMPLE / "train.py")
-    sample = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(sample)
-    config = pliant.Config.open(SAMPLE / "pliant.toml", sets=given.set)
+    sample, config = program_of(given)
     sentences = sample.Sentences(sample.read_text(config), config.app_int("max_sequence"))
     lengths = [len(one) for one in sentences.bytes]
     model, optimizer, warm_up = sample.build(config, config.run.seed)
-    plan = pliant.Planner(config).plan(1)
+    parallel = torch.nn.parallel.DistributedDataParallel(model) if ranks > 1 else model
+    plan = pliant.Planner(config).plan(ranks)
     batches = pliant.Batches(config, plan, lengths, [one - 1 for one in lengths])
     scheduler = LRScheduler(optimizer, pliant.LearningRate(config, batches.epoch(0).mean_batch()), warm_up)
-    losses, tokens, begin = [], 0, 0.0
+    losses, tokens, begin, end = [], 0, 0.0, 0.0
     for batch in batches:
         if len(losses) == given.steps:
             break
         optimizer.zero_grad()
         loss = 0.0
-        for first in range(0, batch.size.rows, plan.micro_batch):
-            rows = list(range(first, min(first + plan.micro_batch, batch.size.rows)))
-            micro = sample.collate([sentences[item] for items in _items(batch, rows) for item in items])
-            summed = model(micro)
-            summed.backward()
+        micros = rows_of(batch.size.rows, plan.micro_batch, ranks, rank)
+        for rows in micros:
+            micro = sample.collate([sentences[item] for items in _items(batch, (rows,)) for item in items])
+            with parallel.no_sync() if ranks > 1 and rows is not micros[-1] else contextlib.nullcontext():
+                summed = parallel(micro)
+                (summed * ranks).backward()  # DDP takes the mean over the ranks
             loss += float(summed.detach())
         for weight in model.parameters():
             weight.grad.div_(batch.size.loss_tokens)
@@ -67,7 +85,25 @@ def bare(given):
             begin = end
         else:
             tokens += batch.size.tokens
-    print(json.dumps({"losses": losses, "speed": tokens / (end - begin)}))
+    return losses, tokens / (end - begin)
+
+
+def bare(given):
+    losses, speed = train_plainly(given)
+    print(json.dumps({"losses": losses, "speed": speed}))
+
+
+def ddp(given):
+    """One of the processes that torchrun has started."""
+    import torch
+
+    torch.distributed.init_process_group("gloo")
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    losses, speed = train_plainly(given, ranks, rank)
+    total = torch.tensor(losses, dtype=torch.float64)
+    torch.distributed.all_reduce(total)
+    if rank == 0:
+        print(json.dumps({"losses": total.tolist(), "speed": speed}))
 
 
 def output_of(command, folder):
@@ -79,42 +115,91 @@ def output_of(command, folder):
     return done.stdout.splitlines()[-1]
 
 
-def job(given, folder, deterministic):
-    sets = [*given.set, f"run.max_steps={given.steps}", "run.snapshot_every=0", f"run.deterministic={str(deterministic).lower()}"]
-    command = [given.build / "bin/pliant", "run", SAMPLE / "pliant.toml", "--json", "--workers", "1", "--log-dir", folder / "runs"]
-    for one in sets:
+def plain(given, folder, workers):
+    words = ["--build", given.build, "--steps", given.steps, *(word for one in given.set for word in ("--set", one))]
+    start = [sys.executable, "-B", __file__, "--bare"]
+    if workers > 1:
+        start = [sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", workers, __file__, "--ddp"]
+    said = json.loads(output_of([*start, *words], folder))
+    return said["speed"], said["losses"]
+
+
+def job(given, folder, workers, *sets):
+    command = [given.build / "bin/pliant", "run", SAMPLE / "pliant.toml", "--json", "--workers", workers, "--log-dir", folder / "runs"]
+    for one in [*given.set, f"run.max_steps={given.steps}", "run.snapshot_every=0", *sets]:
         command += ["--set", one]
     summary = json.loads(output_of(command, folder))
     records = map(json.loads, (pathlib.Path(summary["directory"]) / "ledger.jsonl").read_text(encoding="utf-8").splitlines())
     return summary["tokens_per_second"], [one["loss"] for one in records if one["record"] == "commit"]
 
 
-def measure(given, folder):
-    found = {"bare": [], "fast": [], "deterministic": []}
-    for number in range(given.pairs):
-        print(f"pair {number + 1} of {given.pairs}", file=sys.stderr, flush=True)
-        said = json.loads(output_of([sys.executable, "-B", __file__, "--build", given.build, "--bare", "--steps", given.steps,
-                                     *(word for one in given.set for word in ("--set", one))], folder))
-        fast, losses = job(given, folder, False)
-        exact, _ = job(given, folder, True)
-        for step, (one, other) in enumerate(zip(said["losses"][:STEPS_THAT_AGREE], losses)):
-            if abs(one - other) > AGREE_TO * abs(other):
-                sys.exit(f"the bare loop computes something else: its loss at step {step} is {one}, that of the job {other}")
-        if len(said["losses"]) != len(losses):
-            sys.exit(f"the bare loop has made {len(said['losses'])} steps, the job {len(losses)}")
-        for name, speed in (("bare", said["speed"]), ("fast", fast), ("deterministic", exact)):
-            found[name].append(speed)
-    return found
+FAST, EXACT, AT_COMMIT = "run.deterministic=false", "run.deterministic=true", "run.reduce_bucket=0"
+
+
+def loops_of(given, folder, workers):
+    """By name; the first is the one that the others are measured by."""
+    made = {}
+    if workers == 1:
+        made["bare loop"] = lambda: plain(given, folder, 1)
+    elif given.has_ddp:
+        made["DDP, gloo"] = lambda: plain(given, folder, workers)
+    made["fast"] = lambda: job(given, folder, workers, FAST)
+    if workers > 1:
+        made["fast, at commit"] = lambda: job(given, folder, workers, FAST, AT_COMMIT)
+    made["deterministic"] = lambda: job(given, folder, workers, EXACT)
+    return made
+
+
+def measure(given, folder, workers):
+    loops = loops_of(given, folder, workers)
+    speeds = {name: [] for name in loops}
+    for number in range(given.rounds):
+        print(f"{workers} workers, round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
+        losses = {}
+        for name, loop in sorted(loops.items(), reverse=number % 2 == 1):
+            speed, losses[name] = loop()
+            speeds[name].append(speed)
+        for name, found in losses.items():
+            if len(found) != len(losses["fast"]):
+                sys.exit(f"{name} has made {len(found)} steps, the job {len(losses['fast'])}")
+            for step, (one, other) in enumerate(zip(found[:STEPS_THAT_AGREE], losses["fast"])):
+                if abs(one - other) > AGREE_TO * abs(other):
+                    sys.exit(f"{name} computes something else: its loss at step {step} is {one}, that of the job {other}")
+    return speeds
+
+
+def has_ddp():
+    words = "import sys, torch.distributed as d; sys.exit(not d.is_available())"
+    return subprocess.run([sys.executable, "-c", words], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def ratios_of(speeds):
+    """To the first loop, of each round."""
+    (_, first), *others = speeds.items()
+    return {name: [one / other for one, other in zip(found, first)] for name, found in others}
+
+
+def spread(values, kind):
+    return f"{format(statistics.median(values), kind)} ({format(min(values), kind)} to {format(max(values), kind)})"
+
+
+def counts(text):
+    made = [int(one) for one in text.split(",")]
+    if not all(1 <= one <= 64 for one in made):
+        raise ValueError(text)
+    return made
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", metavar="DIR", help="default: build/release")
-    parser.add_argument("--pairs", type=int, default=5, metavar="N", choices=range(1, 101))
-    parser.add_argument("--steps", type=int, default=40, metavar="N", choices=range(2, 10001))
+    parser.add_argument("--workers", type=counts, default=[1, 2, 4], metavar="N,...", help="default: 1,2,4")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", choices=range(1, 101), help="default: 5")
+    parser.add_argument("--steps", type=int, default=40, metavar="N", choices=range(2, 10001), help="default: 40")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the config, in all of them")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--ddp", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.build = given.build.resolve()
     package = str(given.build / "lib/python")
@@ -123,19 +208,27 @@ def main():
     sys.path.insert(0, package)
     os.environ["PYTHONPATH"] = package
     os.environ["PATH"] = os.pathsep.join([str(given.build / "libexec/python"), os.environ["PATH"]])
-    if given.bare:
-        bare(given)
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    if given.bare or given.ddp:
+        (bare if given.bare else ddp)(given)
         return
-    with tempfile.TemporaryDirectory(prefix="bench-torch-lm-") as folder:
-        found = measure(given, pathlib.Path(folder))
-    ratios = {name: [one / other for one, other in zip(found[name], found["bare"])] for name in ("fast", "deterministic")}
+    given.has_ddp = has_ddp()
+    load = round(os.getloadavg()[0], 1)
+    with tempfile.TemporaryDirectory(prefix="bench-torch-") as folder:
+        found = {workers: measure(given, pathlib.Path(folder), workers) for workers in given.workers}
     if given.json:
-        print(json.dumps({"schema": "pliant.bench_torch_lm/1", "tokens_per_second": found, "of_the_bare_loop": ratios}))
+        print(json.dumps({"schema": "pliant.bench_torch/1", "load": load, "workers": [
+            {"workers": workers, "tokens_per_second": speeds, "ratios": ratios_of(speeds)} for workers, speeds in found.items()]}))
         return
-    print("| loop | tokens/s, median (least to largest) | of the bare loop, median of pairs | n |\n| --- | --- | --- | --- |")
-    for name, speeds in found.items():
-        part = f"{statistics.median(ratios[name]):.3f}" if name in ratios else ""
-        print(f"| {name} | {statistics.median(speeds):,.0f} ({min(speeds):,.0f} to {max(speeds):,.0f}) | {part} | {len(speeds)} |")
+    print(f"load {load} at the beginning\n\n| workers | loop | tokens/s, median (least to largest) | of the first, of each round | n |\n"
+          "| --- | --- | --- | --- | --- |")
+    for workers, speeds in found.items():
+        ratios = ratios_of(speeds)
+        for name, values in speeds.items():
+            part = spread(ratios[name], ".3f") if name in ratios else "1"
+            print(f"| {workers} | {name} | {spread(values, ',.0f')} | {part} | {len(values)} |")
+    if not given.has_ddp and max(given.workers) > 1:
+        print("\nLeft out: DDP: torch has no torch.distributed here")
 
 
 if __name__ == "__main__":
