@@ -29,8 +29,11 @@ struct RunArguments {
   std::string resume_dir;
   std::string log_dir;
   std::string trace;
+  std::string launcher;
   int64_t workers = 0;
+  int listener = -1;
   bool resume = false;
+  bool resume_or_begin = false;
   bool show_logs = false;
 };
 
@@ -64,7 +67,7 @@ std::pair<std::string, std::string> config_of(const Invocation& invocation, cons
   return {kEmptyConfig, kNoFile};
 }
 
-int run(const Invocation& invocation, const RunArguments& arguments) {
+int run_opened(const Invocation& invocation, RunArguments& arguments) {
   ConfigOverrides overrides = invocation.overrides;
   if (arguments.workers > 0) set_key(overrides, "run.workers", std::to_string(arguments.workers));
   if (!arguments.log_dir.empty()) set_key(overrides, "run.log_dir", arguments.log_dir);
@@ -75,11 +78,14 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   options.take_signals = true;
   if (!arguments.resume_dir.empty()) options.resume_dir = arguments.resume_dir;
   if (!arguments.trace.empty()) options.trace = arguments.trace;
+  options.resume_or_begin = arguments.resume_or_begin;
   for (const std::string& text : arguments.injections) options.injections.push_back(parse_injection(text));
   // A foreign program may do without these sections; one that is there must be right before a worker starts.
   const auto [text, name] = config_of(invocation, arguments, overrides);
   const Config read = Config::parse(text, {}, overrides, name);
   const Config config = Config::parse(text, job_needs(read), overrides, name);
+  if (arguments.listener >= 0)
+    options.calling = CallingWorkers{std::exchange(arguments.listener, -1), arguments.launcher};
   static const UnblockedStderr kUnblocked;  // to the end of the process: no job waits for whoever reads its progress
   RunView view(live_terminal(), invocation.quiet, colored(invocation));
   const JobSummary summary = run_job(config, options, view);
@@ -90,6 +96,15 @@ int run(const Invocation& invocation, const RunArguments& arguments) {
   if (!is_said) complain(invocation, fmt::format("pliant: error: {}", summary.end.reason));
   const int exit_code = exit_code_of_job(summary.end);
   return exit_code != 0 ? exit_code : written;
+}
+
+int run(const Invocation& invocation, RunArguments& arguments) {
+  try {
+    return run_opened(invocation, arguments);
+  } catch (const Error& error) {
+    if (arguments.listener >= 0) refuse_calls(std::exchange(arguments.listener, -1), error);
+    throw;
+  }
 }
 
 }  // namespace
@@ -129,6 +144,21 @@ void add_run(CLI::App& app, Invocation& invocation) {
                    "Write a trace of all ranks to FILE: visits of modules, actions of the coordinator, transfers, "
                    "waits and live bytes. Open it in ui.perfetto.dev or read it with `pliant trace`")
       ->type_name("FILE");
+  command->add_flag("--resume-or-begin", arguments->resume_or_begin,
+                    "Resume the latest run of this job where there is one, else begin a new one");
+  CLI::Option* listener =
+      command
+          ->add_option(
+              "--listen", arguments->listener,
+              "Start no workers: wait until --workers of them, which another launcher has started, have called "
+              "at FD, a listening Unix socket. For launchers, as `pliant.elastic.Session.attach` is under torchrun")
+          ->check(within(0, 1 << 20))
+          ->type_name("FD");
+  command
+      ->add_option("--launcher", arguments->launcher,
+                   "With --listen: a name of this start of the launcher. Where the latest run has it, that is resumed")
+      ->needs(listener)
+      ->type_name("NAME");
   command->add_flag("--show-logs", arguments->show_logs, "Show the output of the workers, each line with its rank");
   add_json(*command, invocation);
   command->footer(

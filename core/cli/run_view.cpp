@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -179,7 +180,9 @@ std::string summary_table(const JobSummary& s) {
   if (!s.snapshot.empty()) add("snapshot", s.snapshot);
   if (s.best) add("best snapshot", fmt::format("{}, {} {:.6g}", s.best->file, s.best->metric, s.best->value));
   add("run", s.directory.string());
-  add("output of workers", (s.directory / "logs").string());
+  std::error_code error;  // those of another launcher write elsewhere
+  const bool has_logs = !std::filesystem::is_empty(s.directory / "logs", error) && !error;
+  if (has_logs) add("output of workers", (s.directory / "logs").string());
   if (!s.resume.empty()) add("to go on", s.resume);
   size_t width = 0;
   for (const auto& row : rows) width = std::max(width, row.name.size());

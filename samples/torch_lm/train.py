@@ -1,4 +1,4 @@
-"""torch_lm: trains a small language model on the bytes of plain text as an elastic Pliant job. Start it with `pliant run`."""
+"""torch_lm: trains a small language model on the bytes of plain text as an elastic Pliant job. Start it with `pliant run` or torchrun."""
 import math
 import os
 import pathlib
@@ -117,4 +117,5 @@ def train(session):
 
 
 if __name__ == "__main__":
-    sys.exit(pliant.elastic.run_worker(train))
+    own = pathlib.Path(__file__).with_name("pliant.toml")  # for torchrun; `pliant run` has its own
+    sys.exit(pliant.elastic.run_worker(train, own, resume="--resume" in sys.argv))

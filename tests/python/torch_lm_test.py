@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -103,6 +104,31 @@ def test_in_fast_mode_gradients_that_travel_in_backward_change_no_bit_and_a_kill
     assert len(found) >= STEPS and [found[step] for step in range(6)] == [at_commit[step] for step in range(6)]
     returncode, said = audit(made)
     assert returncode == 0 and generations(made) >= 2, said
+
+
+KILLED_UNDER_TORCHRUN = """
+import os, signal, sys
+sys.path.insert(0, {sample!r})
+import train
+import pliant.elastic
+
+def commit(step, commit=pliant.elastic.Step.commit):
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and (step.rank, step.index) == (1, 3):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return commit(step)
+
+pliant.elastic.Step.commit = commit
+sys.exit(pliant.elastic.run_worker(train.train, {sample!r} + "/pliant.toml", sets={sets!r}))
+"""
+
+
+def test_the_digests_are_those_of_one_worker_under_torchrun_which_restarts_the_group_once(folder, alone):
+    sets = [*SMALL, f"app.text={folder}/text", "run.name=torchrun"]
+    (folder / "killed.py").write_text(KILLED_UNDER_TORCHRUN.format(sample=str(SAMPLE), sets=sets))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--max_restarts=1", "--monitor_interval=0.2", "--master_port=0", "killed.py"]
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, check=False)
+    assert done.returncode == 0 and "2 ranks from step 3" in done.stdout, done.stdout
+    assert digests(folder / "pliant-runs/torchrun/latest") == digests(alone)
 
 
 def test_a_snapshot_is_read_without_the_job(folder, alone):

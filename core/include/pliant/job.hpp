@@ -55,16 +55,29 @@ class JobStop {
   std::shared_ptr<const State> state_;
 };
 
+/// Workers that another launcher starts on this machine, torchrun say, and that call their agent (Session::attach_at).
+/// When one of them ends before the job is done the others write a snapshot and are killed: their launcher starts all
+/// of them again, beside another agent that goes on with the run. Their output is theirs, [run] command and
+/// working_dir mean nothing, and nobody takes care of them should the agent die: their sessions throw then.
+struct CallingWorkers {
+  int listener = -1;  ///< a listening Unix socket, which run_job takes over; config.run().workers of them call there
+  /// Names one start of the launcher, and is kept in the run. The run that it names is resumed where there is one, so
+  /// that a group that is started again goes on. Empty: none is.
+  std::string launcher{};
+};
+
 struct JobOptions {
   std::vector<std::string> command;  ///< replaces [run] command when not empty
   std::vector<InjectedKill> injections;
   bool show_logs = false;  ///< what the workers print becomes events: "rank 2| ..."
   bool resume = false;
   std::optional<std::filesystem::path> resume_dir;  ///< the run to resume; unset: the latest of this name
+  bool resume_or_begin = false;                     ///< where there is none of this name a new run begins
   /// SIGINT, SIGTERM and SIGHUP (unless it is ignored) end the job as JobStop does; two within a second are one. What
   /// the program did with them is put back when run_job ends. false: no signal is touched.
   bool take_signals = false;
-  std::optional<JobStop> stop;  ///< a handle to end the job with
+  std::optional<JobStop> stop;            ///< a handle to end the job with
+  std::optional<CallingWorkers> calling;  ///< in the place of workers that run_job starts
   /// Written when the job ends, however it ends, in the format of docs/reference/trace.md: what every rank did and
   /// when. One that is there is replaced. run_job throws for one that cannot be written, before a worker starts.
   std::optional<std::filesystem::path> trace;
@@ -191,5 +204,8 @@ ConfigNeeds job_needs(const Config& config);
 /// of it: SIGCHLD is not ignored (kFailedPrecondition otherwise), and nobody else waits for children that he did not
 /// start.
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer);
+
+/// Where a job does not come to run_job: tells those that have called at `listener`, which is closed, why.
+void refuse_calls(int listener, const Error& why);
 
 }  // namespace pliant

@@ -180,10 +180,15 @@ class Busy {
 };
 
 /// From here on SIGINT, SIGTERM and SIGHUP do not end this process, if it is a worker of a job: the agent gets them,
-/// too, and stops the job after the step under way and a snapshot. Call it first thing in main. Without it a worker
+/// too, and stops the job after the step under way and a snapshot. Call it first thing in main, or behind
+/// Session::attach_at, from where on they are passed on to the agent. Without it a worker
 /// that is signalled together with its agent, as by systemd, Slurm or a terminal, dies, and its steps since the last
 /// snapshot may die with it. It sets handlers that do nothing; what the process executes later has the default ones.
 void leave_stop_signals_to_agent();
+
+/// [any-thread] Async-signal-safe. What a handler of these signals does in a process whose session was attached by
+/// Session::attach_at: its agent gets the signal. In others nothing.
+void pass_stop_signal(int number) noexcept;
 
 /// What the main function of most workers is: log lines go to stderr (log_to_stderr), stop signals are left to the
 /// agent, and `train` gets a session that has joined the job. What it throws, or the session did, is said on stderr,
@@ -196,6 +201,11 @@ class Session {
   /// `pliant run`), when this process joined before, and in what a worker has started. From here on the kernel does not
   /// kill this process with its agent (PR_SET_PDEATHSIG).
   static Session attach();
+  /// Joins the job of an agent that did not start this process and waits for calls at `address`, the name of an
+  /// abstract Unix socket (JobOptions::calling). Waits until all ranks have called. Throws kInvalidArgument for a rank
+  /// that there is not, kFailedPrecondition (kInput) where nobody of this user listens there, kPeerLost where the agent
+  /// ends before it has answered, and why the agent has no job for this process.
+  static Session attach_at(const std::string& address, int64_t rank, int64_t world_size);
   ~Session();
   Session(Session&&) noexcept;
 

@@ -37,7 +37,7 @@ void leave_default_stop_signals() {
     const bool raises = number == SIGINT && handler.is(python.attr("default_int_handler"));
     if (!raises && !handler.is(python.attr("SIG_DFL"))) continue;
     struct sigaction none {};
-    none.sa_handler = [](int) {};
+    none.sa_handler = [](int signal) { pass_stop_signal(signal); };
     none.sa_flags = SA_RESTART;
     ::sigaction(number, &none, nullptr);
   }
@@ -45,6 +45,13 @@ void leave_default_stop_signals() {
 
 std::unique_ptr<PySession> attach(bool leave_stop_signals) {
   auto made = without_gil([] { return std::make_unique<PySession>(Session::attach()); });
+  if (leave_stop_signals) leave_default_stop_signals();
+  return made;
+}
+
+std::unique_ptr<PySession> attach_at(const std::string& address, int64_t rank, int64_t world_size,
+                                     bool leave_stop_signals) {
+  auto made = without_gil([&] { return std::make_unique<PySession>(Session::attach_at(address, rank, world_size)); });
   if (leave_stop_signals) leave_default_stop_signals();
   return made;
 }
@@ -218,6 +225,8 @@ void bind_session(nb::module_& module) {
   bind_steps(module);
   nb::class_<PySession> session(module, "Session", nb::type_slots(session_slots));
   session.def_static("attach", &attach, "leave_stop_signals"_a = true)
+      .def_static("attach_at", &attach_at, "address"_a, "rank"_a, "world_size"_a, "leave_stop_signals"_a)
+      .def("end", &PySession::end)
       .def_prop_ro("config", &config_of)
       .def_prop_ro("seed", [](PySession& self) { return self.within().seed(); })
       .def_prop_ro("accelerator", [](PySession& self) { return self.within().config().use("accelerator"); })

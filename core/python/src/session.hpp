@@ -54,6 +54,8 @@ class PySession : public Serial {
   PySession(const PySession&) = delete;
   PySession& operator=(const PySession&) = delete;
 
+  /// Leaves the job: no call is possible any more. In another process it does nothing to the job.
+  void end();
   /// Throws kFailedPrecondition in another thread or process.
   void require_here() const;
   /// What `work` returns of the session, without the lock of the interpreter: it may wait, and may call the program.
@@ -114,7 +116,6 @@ class PySession : public Serial {
   void clear();
 
  private:
-  void end();
   nb::object kept_batch(int64_t index, const Batch& batch);
 
   const std::thread::id thread_ = std::this_thread::get_id();

@@ -22,6 +22,8 @@ class FileDescriptor {
     return *this;
   }
   [[nodiscard]] int get() const { return fd_; }
+  /// The caller owns it from here on.
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;

@@ -53,11 +53,12 @@ std::string digest_of_config(std::string_view resolved) {
 }
 
 std::string text_of(const JobFacts& facts) {
-  const nlohmann::json text{{"schema", "pliant.job/1"},
-                            {"run_id", facts.run_id},
-                            {"name", facts.name},
-                            {"global_batch", facts.global_batch},
-                            {"granule", facts.granule}};
+  nlohmann::json text{{"schema", "pliant.job/1"},
+                      {"run_id", facts.run_id},
+                      {"name", facts.name},
+                      {"global_batch", facts.global_batch},
+                      {"granule", facts.granule}};
+  if (!facts.launcher.empty()) text["launcher"] = facts.launcher;
   return text.dump(2) + "\n";
 }
 
@@ -190,15 +191,11 @@ std::string shell_words(const std::vector<std::string>& words) {
   return made;
 }
 
-namespace {
-
 std::string resume_with(const RunDirectory& directory, const std::string& program) {
   const std::string run =
       "pliant run " + shell_words({directory.config().string(), "--resume", directory.path().string()});
   return program.empty() ? run : run + " -- " + program;
 }
-
-}  // namespace
 
 std::string resume_command(const RunDirectory& directory, const std::vector<std::string>& program) {
   return resume_with(directory, shell_words(program));
@@ -251,6 +248,7 @@ Result<JobFacts> RunDirectory::read_facts() const {
     read.name = json.at("name").get<std::string>();
     read.global_batch = json.at("global_batch").get<int64_t>();
     read.granule = json.at("granule").get<int64_t>();
+    read.launcher = json.value("launcher", std::string());
     return read;
   } catch (const std::exception& damage) {
     return failed(Status::kDataLoss, fmt::format("{} is damaged: {}", facts().string(), damage.what()));

@@ -21,6 +21,7 @@ struct JobFacts {
   std::string name;
   int64_t global_batch = 0;
   int64_t granule = 1;
+  std::string launcher{};  ///< CallingWorkers::launcher of the job that began the run
 };
 
 /// What is wrong where a program uses the embedding API and its job has no plan.
@@ -111,8 +112,9 @@ std::string shell_words(const std::vector<std::string>& words);
 
 /// Workers find there what came after `--`, as shell_words writes it; empty: [run] command has the program.
 inline constexpr const char* kProgramVariable = "PLIANT_PROGRAM";
-/// resume_command, by a worker of the run.
+/// resume_command, by a worker of the run, which finds the program there, or as `program`.
 std::string resume_command_of_worker(const RunDirectory& directory);
+std::string resume_with(const RunDirectory& directory, const std::string& program);
 
 /// One agent at a time works in a run directory. Held until it is destroyed.
 class DirectoryLock {

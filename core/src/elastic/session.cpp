@@ -5,10 +5,13 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -20,7 +23,9 @@
 #include "data/digest.hpp"
 #include "data/input_file.hpp"
 #include "data/position.hpp"
+#include "elastic/agent/warden.hpp"
 #include "elastic/assignment_record.hpp"
+#include "elastic/calling.hpp"
 #include "elastic/epoch_log.hpp"
 #include "elastic/plugin_files.hpp"
 #include "elastic/session_state.hpp"
@@ -180,10 +185,26 @@ Session::Session(Session&& other) noexcept : state_(std::move(other.state_)) {
   state_->step->session_ = this;
 }
 
+namespace {
+
+// Of the agent that started this process, none: it gets the signals itself. A handler has no other way to it.
+std::atomic<int> agent_to_signal{-1};
+std::atomic<pid_t> worker_of_agent{-1};  // what it forks is no worker, and may be ended by a signal
+
+}  // namespace
+
+void pass_stop_signal(int number) noexcept {
+  const int kept = errno;  // of the code that the signal interrupts
+  const int agent = agent_to_signal.load(std::memory_order_relaxed);
+  const bool passes = agent >= 0 && worker_of_agent.load(std::memory_order_relaxed) == ::getpid();
+  if (passes) ::syscall(SYS_pidfd_send_signal, agent, number, nullptr, 0);
+  errno = kept;
+}
+
 void leave_stop_signals_to_agent() {
-  if (environment_variable(kRunDirectory) == nullptr) return;
+  if (environment_variable(kRunDirectory) == nullptr && agent_to_signal.load(std::memory_order_relaxed) < 0) return;
   struct sigaction none {};
-  none.sa_handler = [](int) {};
+  none.sa_handler = [](int number) { pass_stop_signal(number); };
   none.sa_flags = SA_RESTART;
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(number, &none, nullptr);
 }
@@ -215,18 +236,47 @@ Session Session::attach() {
                             elastic::kProtocol, spoken == nullptr ? "older" : spoken),
                 Origin::kInput);
   }
-  const char* digest = environment_variable(kDigestVariable);
+  const auto told = [](const char* name) {
+    const char* const value = environment_variable(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const char* const digest = environment_variable(kDigestVariable);
+  return Session(State::open({std::move(agent), std::move(where), told(elastic::kProgramVariable),
+                              told(elastic::Warden::kVariable),
+                              digest == nullptr ? std::nullopt : std::optional<std::string>(digest)}));
+}
+
+Session Session::attach_at(const std::string& address, int64_t rank, int64_t world_size) {
+  if (world_size < 1 || rank < 0 || rank >= world_size) {
+    throw Error(Status::kInvalidArgument,
+                fmt::format("a group of {} ranks has no rank {}: ranks are 0 .. world size - 1", world_size, rank),
+                Origin::kInput);
+  }
+  elastic::Answered agent = or_throw(elastic::call_agent(address, {rank, world_size, elastic::kProtocol}));
+  const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(agent.welcome.agent), 0));
+  worker_of_agent.store(::getpid(), std::memory_order_relaxed);
+  // Where another one is left, a handler may use it at this moment.
+  if (int none = -1; pidfd >= 0 && !agent_to_signal.compare_exchange_strong(none, pidfd)) ::close(pidfd);
+  const std::string hello = to_line(elastic::FromWorker(elastic::Hello{::getpid()})) + "\n";
+  static_cast<void>(::send(agent.socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL));
+  const std::string& digest = agent.welcome.elasticity_digest;
+  return Session(
+      State::open({std::move(agent.socket), elastic::RunDirectory(agent.welcome.directory), agent.welcome.program,
+                   agent.welcome.incarnation, digest.empty() ? std::nullopt : std::optional<std::string>(digest)}));
+}
+
+std::unique_ptr<Session::State> Session::State::open(Joined joined) {
+  const elastic::RunDirectory& where = joined.directory;
   ConfigNeeds needs{"accelerator", "balancer", "lr", "sampler"};
-  if (digest != nullptr) needs.insert("elasticity");
+  if (joined.digest) needs.insert("elasticity");
   ConfigOverrides as_resolved;
   as_resolved.read_environment = false;
   const auto places = data::read_whole(where.app_places());
   Config config = detail::Inside::handle_of<Config>(or_throw(config::open_state(
       where.config(), needs, as_resolved, false, places ? std::string_view((*places)->bytes()) : std::string_view())));
-  if (digest != nullptr) or_throw(ensure_same_elasticity_as_agent(config, digest));
+  if (joined.digest) or_throw(ensure_same_elasticity_as_agent(config, *joined.digest));
   elastic::JobFacts facts = or_throw(where.read_facts());
-  auto state = std::make_unique<State>(std::move(where), std::move(config), std::move(facts), std::move(agent));
-  return Session(std::move(state));
+  return std::make_unique<State>(std::move(joined), std::move(config), std::move(facts));
 }
 
 const Config& Session::config() const {

@@ -46,17 +46,6 @@ Error other_model(const std::string& how) {
           Origin::kInput};
 }
 
-/// What no other agent has told its workers.
-std::string word_of_agent() {
-  const char* const incarnation = environment_variable(elastic::Warden::kVariable);
-  const std::string text = incarnation == nullptr ? "none" : incarnation;
-  return text.substr(text.rfind('/') + 1);
-}
-
-std::filesystem::path own_draft_of(const std::filesystem::path& file, int64_t generation) {
-  return elastic::draft_of(file, generation, word_of_agent());
-}
-
 }  // namespace
 
 std::vector<std::string> Session::State::names_of_shards() const {
@@ -228,7 +217,8 @@ void Session::State::write_part(const std::string& file) {
     beside.add(rest->bytes());
     beside.add(rest->checksum());
     parts_of.emplace(Parts{file, form.generation, std::move(header), std::move(*rest)});
-    auto draft = elastic::SnapshotDraft::open(own_draft_of(directory.path() / file, form.generation));
+    auto draft =
+        elastic::SnapshotDraft::open(elastic::draft_of(directory.path() / file, form.generation, word_of_agent));
     if (!draft) return failed(std::move(draft));
     const uint64_t array_bytes = sharded->model.elements() * sizeof(float);
     for (size_t number = 0; number < names_of_shards().size(); ++number) {
@@ -271,8 +261,8 @@ void Session::State::finish_snapshot(const elastic::Assemble& order) {
     strike(elastic::InjectionPoint::kFinish);
     const std::filesystem::path file = directory.path() / order.file;
     const uint64_t array_bytes = names_of_shards().size() * sharded->model.elements() * sizeof(float);
-    done = elastic::finish_draft(own_draft_of(file, parts_of->generation), file, parts_of->header, array_bytes,
-                                 parts_of->rest);
+    done = elastic::finish_draft(elastic::draft_of(file, parts_of->generation, word_of_agent), file, parts_of->header,
+                                 array_bytes, parts_of->rest);
   }
   elastic::SnapshotWritten answer{order.step, order.file, done ? std::string{} : done.error().message()};
   if (done && order.step == applied && order.digests.size() == names_of_shards().size()) {

@@ -81,13 +81,25 @@ Broken broken(int64_t generation, const Error& error);
 }  // namespace elastic
 
 struct Session::State {
-  State(elastic::RunDirectory where, Config read, elastic::JobFacts pinned, FileDescriptor agent)
-      : directory(std::move(where)),
+  /// What a worker knows of the job that it has joined.
+  struct Joined {
+    FileDescriptor agent;
+    elastic::RunDirectory directory;
+    std::string program;                ///< kProgramVariable
+    std::string incarnation;            ///< Warden::kVariable
+    std::optional<std::string> digest;  ///< of the elasticity policy
+  };
+  State(Joined joined, Config read, elastic::JobFacts pinned)
+      : directory(std::move(joined.directory)),
         config(std::move(read)),
         facts(std::move(pinned)),
+        word_of_agent(joined.incarnation.substr(joined.incarnation.rfind('/') + 1)),
         channel(
-            std::move(agent), [this](int64_t generation) { communicator.abort(generation); },
-            elastic::resume_command_of_worker(directory)) {}
+            std::move(joined.agent), [this](int64_t generation) { communicator.abort(generation); },
+            elastic::resume_with(directory, joined.program)) {}
+  /// Reads what the run keeps for its workers.
+  static std::unique_ptr<State> open(Joined joined);
+
   ~State() { busy->close(); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -96,6 +108,7 @@ struct Session::State {
   elastic::RunDirectory directory;
   Config config;
   elastic::JobFacts facts;
+  std::string word_of_agent;               // that no other agent has told its workers
   elastic::CommunicatorSlot communicator;  // before channel: its thread uses it
   elastic::Channel channel;
   std::shared_ptr<elastic::BusyList> busy =

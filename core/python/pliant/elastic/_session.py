@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pliant import _core
 from pliant._core import Batch, Busy, Committed, Config, Scaling
 from pliant._errors import Error, Status
 from pliant._samplers import Item, ItemList
+from pliant.elastic import _torchrun
 from pliant.elastic._loader import Loader
 
 if TYPE_CHECKING:
@@ -181,19 +183,46 @@ class Session(Iterator[Step]):
         self._begin: Callable[[Step], None] | None = None
         self._backward: Callable[[Step, range, Any], None] | None = None
         self._committed: Callable[[Step, Committed], None] | None = None
+        self._agent: _torchrun.Agent | None = None
+        self._store: Any = None  # of torchrun, while it may be needed
         self._undone: int | None = None  # a step that is final and whose update an exception has kept from being made
 
     @classmethod
-    def attach(cls, *, leave_stop_signals: bool = True) -> Session:
+    def attach(
+        cls,
+        config: str | os.PathLike[str] | None = None,
+        *,
+        resume: bool = False,
+        sets: Iterable[str] = (),
+        leave_stop_signals: bool = True,
+    ) -> Session:
         """Joins the job whose agent started this process. Raises Error (FAILED_PRECONDITION) when there is none: start it with `pliant run`;
         and when this process joined before.
+
+        With `config`, a file, a process that torchrun started is a worker, too, on one machine: rank 0 starts the agent, for as many workers
+        as there are ranks, and waits until all have attached; so do the others. `sets` change the config as `pliant run --set` does. Where
+        torchrun starts the group again the run goes on; with `resume` also where the newest run of this name is of another torchrun, at any
+        number of ranks that its plan has, and a new one begins where there is none. Under `pliant run` these three are not looked at. Torch
+        must be imported. Raises Error (INVALID_ARGUMENT) for variables of torchrun that make no sense, what `pliant run` refuses, and
+        DEADLINE_EXCEEDED where a rank does not come within [run] start_timeout_s.
 
         SIGINT, SIGTERM and SIGHUP are the agent's business, which gets them, too, from a terminal, systemd or Slurm, and ends the job after the
         step under way and a snapshot: the session then hands out no more steps. So they do nothing in this process from here on, and no
         KeyboardInterrupt comes. With leave_stop_signals=False they stay as they are. An interrupt of a handler of the program's own comes out
         of a wait when that ends: of `next` the step is handed out again, unless a method of the state was interrupted; of `commit` see there.
         """
-        return cls(_core.Session.attach(leave_stop_signals))
+        if "PLIANT_AGENT_FD" in os.environ or not _torchrun.is_launched():
+            return cls(_core.Session.attach(leave_stop_signals))
+        if config is None:
+            raise Error(
+                "torchrun started this program, and no agent of `pliant run`: give Session.attach the config of the job, and it starts one",
+                Status.FAILED_PRECONDITION,
+                exit_code=2,
+            )
+        core, agent, store = _torchrun.attach(config, resume, sets, leave_stop_signals)
+        session = cls(core)
+        session._agent, session._store = agent, store
+        return session
 
     @property
     def config(self) -> Config:
@@ -328,10 +357,13 @@ class Session(Iterator[Step]):
             raise
 
 
-def run_worker(train: Callable[[Session], object]) -> int:
+def run_worker(
+    train: Callable[[Session], object], config: str | os.PathLike[str] | None = None, *, resume: bool = False, sets: Iterable[str] = ()
+) -> int:
     """What the main part of most workers is: `sys.exit(pliant.elastic.run_worker(train))`. Calls `train` with a session that has joined the job,
     and returns the exit code that the agent understands: 0, `exit_code` of an Error, which is said on stderr, or 1. A mistake of the user's
-    ends the job then, where another failure has the worker replaced. Log lines go to stderr, unless the program has set up `logging`."""
+    ends the job then, where another failure has the worker replaced. `config` and the others are those of `Session.attach`; under torchrun the
+    exit code of rank 0 is that of the job. Log lines go to stderr, unless the program has set up `logging`."""
     logger = logging.getLogger("pliant")
     if not logging.getLogger().handlers and all(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
         handler = logging.StreamHandler()
@@ -339,7 +371,9 @@ def run_worker(train: Callable[[Session], object]) -> int:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
     try:
-        train(Session.attach())
+        session = Session.attach(config, resume=resume, sets=sets)
+        train(session)
+        return 0 if session._agent is None else session._agent.leave()
     except Error as error:
         if error.__traceback__ is not None and error.exit_code == 1:
             traceback.print_exc()
@@ -349,4 +383,3 @@ def run_worker(train: Callable[[Session], object]) -> int:
     except Exception:
         traceback.print_exc()
         return 1
-    return 0

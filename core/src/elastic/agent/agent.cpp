@@ -30,15 +30,18 @@ void Agent::State::listen_for_stops() {
 }
 
 void Agent::State::stop(int number, const char* by) {
-  if (++stops_seen > 1) {
+  ++stops_seen;
+  if (!launches && stops_seen > 1) return;  // each rank passes on what it got, and its launcher kills those that stay
+  if (stops_seen > 1) {
     event("stopping at once", true);
     for (const auto& [id, slot] : slots) slot.process.signal_group(SIGKILL);
     forced = job_stopped(number, fmt::format("stopped at once by a second {}", by));
     return;
   }
   // While no worker has used the API the program may be a foreign one, and is asked to end as one.
-  event(foreign ? "stopping: waiting for the workers to end; another signal stops at once"
-                : "stopping after this step; another signal stops at once",
+  event(foreign    ? "stopping: waiting for the workers to end; another signal stops at once"
+        : launches ? "stopping after this step; another signal stops at once"
+                   : "stopping after this step",
         false);
   if (foreign) {
     group.reset();
@@ -74,7 +77,8 @@ void Agent::State::wait_for_visits() {
 }
 
 void Agent::State::tend_warden() {
-  const Result<bool> replaced = warden.tend();
+  if (!warden) return;
+  const Result<bool> replaced = warden->tend();
   if (!replaced && !warden_missing) {
     event(fmt::format("no warden runs: if this agent dies, worker processes may stay behind: {}; retrying",
                       replaced.error().message()),
@@ -87,7 +91,8 @@ void Agent::State::tend_warden() {
 }
 
 void Agent::State::watch_warden() {
-  const int end = ::fcntl(warden.pidfd(), F_DUPFD_CLOEXEC, 0);
+  if (!warden) return;
+  const int end = ::fcntl(warden->pidfd(), F_DUPFD_CLOEXEC, 0);
   if (end < 0) return;  // the next tick finds out as well
   warden_end.emplace(loop, end);
   warden_end->async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& error) {
@@ -112,13 +117,14 @@ void Agent::State::open_group(int64_t restarts_spent) {
   const BalancerOptions& balancer = order.config.balancer();
   options.rates = {balancer.cost_per_token, balancer.cost_per_square};
   options.fit = balancer.fit;
-  options.on_loss = run.on_loss;
+  options.on_loss = launches ? run.on_loss : "stop";  // its launcher starts all of them again
+  options.kill_when_failed = !launches;
   options.on_nonfinite = run.on_nonfinite;
   options.compare_states = run.digest_every > 0;
   if (ledger) options.stopped_before_at = ledger->lineage().not_finite_step;
   if (ledger) options.fingerprint = ledger->lineage().fingerprint;
-  options.max_restarts = run.max_restarts - restarts_spent;
-  options.must_attach = run.attach == "required";
+  options.max_restarts = launches ? run.max_restarts - restarts_spent : 0;
+  options.must_attach = !launches || run.attach == "required";
   options.start_timeout_s = run.start_timeout_s;
   options.hang_timeout_s = run.hang_timeout_s;
   options.min_resize_interval_s = static_cast<double>(order.min_resize_interval_s);
@@ -131,8 +137,8 @@ void Agent::State::open_group(int64_t restarts_spent) {
 
 void Agent::State::open_groups() {
   const RunOptions& run = order.config.run();
-  if (run.attach != "never") open_group(0);
-  if (run.attach != "required") {
+  if (!launches || run.attach != "never") open_group(0);
+  if (launches && run.attach != "required") {
     foreign.emplace(ForeignOptions{order.micro_batch_of, run.workers, run.on_loss, run.max_restarts, run.stop_grace_s},
                     *this);
   }
@@ -146,14 +152,14 @@ JobEnd Agent::State::run() {
   wait_for_tick();
   if (order.config.has("coordinator")) wait_for_visits();
   watch_warden();
-  spawn_group(order.config.run().workers, 0);
+  launches ? spawn_group(order.config.run().workers, 0) : adopt_group();
   while (true) {
     if (const auto over = job_end()) return at_end(*over);
     loop.run_one();
   }
 }
 
-Agent::Agent(AgentOrder order, JobObserver& observer, Warden warden)
+Agent::Agent(AgentOrder order, JobObserver& observer, std::optional<Warden> warden)
     : state_(std::make_unique<State>(std::move(order), observer, std::move(warden))) {}
 Agent::~Agent() = default;
 JobEnd Agent::run() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "elastic/agent/callers.hpp"
 #include "elastic/agent/foreign_group.hpp"
 #include "elastic/agent/group.hpp"
 #include "elastic/agent/pace.hpp"
@@ -32,11 +33,13 @@ struct AgentOrder {
   std::optional<Ledger> ledger{};            ///< of the resumed run
   std::optional<SnapshotRecord> snapshot{};  ///< to resume from
   std::string config_before{};               ///< that the resumed run had
+  std::vector<Caller> callers{};             ///< the workers, rank by rank, where another launcher has started them
 };
 
 class Agent {
  public:
-  Agent(AgentOrder order, JobObserver& observer, Warden warden);
+  /// `warden`: none where another launcher has started the workers.
+  Agent(AgentOrder order, JobObserver& observer, std::optional<Warden> warden);
   ~Agent();
 
   /// Runs until every worker is gone.

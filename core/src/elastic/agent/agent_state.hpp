@@ -39,15 +39,21 @@ struct Agent::State final : GroupActions, ForeignActions {
     boost::asio::posix::stream_descriptor end;
     bool broken = false;                           ///< speaks no protocol, and is killed for it
     bool is_ended = false;                         ///< by the agent, or an injection
+    bool has_finished = false;                     ///< says so
     std::optional<sharded::VisitReader> visits{};  ///< of a sharded job, once it was asked for
   };
 
-  State(AgentOrder given, JobObserver& hears, Warden guard)
-      : order(std::move(given)), observer(hears), warden(std::move(guard)), ledger(std::move(order.ledger)) {}
+  State(AgentOrder given, JobObserver& hears, std::optional<Warden> guard)
+      : order(std::move(given)),
+        launches(order.callers.empty()),
+        observer(hears),
+        warden(std::move(guard)),
+        ledger(std::move(order.ledger)) {}
 
   AgentOrder order;
+  const bool launches;  // its workers; else they have called, and whoever started them starts them again
   JobObserver& observer;
-  Warden warden;
+  std::optional<Warden> warden;
   std::optional<Ledger> ledger;
   std::optional<JobPlan> job_plan;
   std::optional<Rendezvous> rendezvous;
@@ -102,6 +108,12 @@ struct Agent::State final : GroupActions, ForeignActions {
 
   // Starts one worker and listens to it.
   Result<> start(int64_t rank, int64_t world_size, int64_t restarts);
+  /// Welcomes those that have called and listens to them.
+  void adopt_group();
+  /// The number of a worker that runs from now on.
+  WorkerId take(WorkerProcess process, int64_t rank, WorkerLog log);
+  /// Hears of what it says, and of its end.
+  void attend(WorkerId id);
   void listen(WorkerId id);
 
   // Handles what a worker has said; false when there is nothing more to hear from it.

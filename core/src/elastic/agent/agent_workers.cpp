@@ -10,6 +10,7 @@
 #include "data/input_file.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/agent/agent_state.hpp"
+#include "elastic/calling.hpp"
 #include "plan/scheduler.hpp"
 #include "sharded/visit_differences.hpp"
 
@@ -46,7 +47,7 @@ void Agent::State::signal(WorkerId worker, int number) {
   // To all at once, and once: whoever is continued may be stopped again before a second signal.
   if (number == SIGKILL || number == SIGCONT) return found->second.process.signal_group(number);
   found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
-  ::kill(found->second.process.pid(), number);  // what it has started is its own business to end
+  found->second.process.signal(number);         // what it has started is its own business to end
 }
 
 std::optional<std::string> Agent::State::how_visits_differ(const std::vector<WorkerId>& ranks, int64_t of_generation,
@@ -98,7 +99,7 @@ std::vector<std::pair<std::string, std::string>> Agent::State::environment(int64
   made.emplace_back(kProgramVariable, shell_words(order.options.command));
   for (auto& variable : plan_variables(order, rank, world_size)) made.push_back(std::move(variable));
   made.emplace_back(kProtocolVariable, text(kProtocol));
-  made.emplace_back(Warden::kVariable, warden.incarnation());
+  made.emplace_back(Warden::kVariable, warden->incarnation());
   if (!order.elasticity_digest.empty()) made.emplace_back(kDigestVariable, order.elasticity_digest);
   if (environment_variable("OMP_NUM_THREADS") == nullptr && world_size > 1) made.emplace_back("OMP_NUM_THREADS", "1");
   return made;
@@ -114,24 +115,56 @@ Result<> Agent::State::start(int64_t rank, int64_t world_size, int64_t restarts)
   WorkerLog log(launch.log);
   Result<WorkerProcess> process = WorkerProcess::start(launch);
   if (!process) return failed(std::move(process));
-  warden.watch(process->pid());
-  const WorkerId id = next_worker++;
-  // Not for the next worker to inherit.
-  asio::posix::stream_descriptor socket(loop, ::fcntl(process->socket(), F_DUPFD_CLOEXEC, 0));
-  asio::posix::stream_descriptor end(loop, ::fcntl(process->pidfd(), F_DUPFD_CLOEXEC, 0));
-  slots.emplace(id, Slot{std::move(*process), rank, std::move(log), std::move(socket), std::move(end), false});
+  warden->watch(process->pid());
+  const WorkerId id = take(std::move(*process), rank, std::move(log));
   if (group) group->started(id);
   if (foreign) foreign->started(id, rank);
+  attend(id);
+  return {};
+}
+
+// A worker that is ready begins nothing while another one is still to be told of.
+void Agent::State::adopt_group() {
+  if (const auto joined = next_generation(order.config.run().workers); !joined) {
+    spawn_failure = joined.error().message();
+    return event(spawn_failure, true);
+  }
+  generation_in_hand = true;
+  const Welcome welcome{order.directory.path().string(), shell_words(order.options.command), random_hex(),
+                        order.elasticity_digest, ::getpid()};
+  for (Caller& caller : order.callers) {
+    const WorkerId id = take(WorkerProcess(std::move(caller)), next_worker, WorkerLog("/dev/null"));
+    group->started(id);
+    static_cast<void>(slots.at(id).process.send(to_line(welcome)));
+  }
+  for (const auto& [id, slot] : slots) {
+    attend(id);
+    if (!slots.at(id).process.flush()) flush(id);
+  }
+}
+
+WorkerId Agent::State::take(WorkerProcess process, int64_t rank, WorkerLog log) {
+  const WorkerId id = next_worker++;
+  // Not for the next worker to inherit.
+  asio::posix::stream_descriptor socket(loop, ::fcntl(process.socket(), F_DUPFD_CLOEXEC, 0));
+  asio::posix::stream_descriptor end(loop, ::fcntl(process.pidfd(), F_DUPFD_CLOEXEC, 0));
+  slots.emplace(id, Slot{std::move(process), rank, std::move(log), std::move(socket), std::move(end), false});
+  return id;
+}
+
+void Agent::State::attend(WorkerId id) {
   listen(id);
   slots.at(id).end.async_wait(asio::posix::stream_descriptor::wait_read, [this, id](const error_code& error) {
     if (!error) worker_ended(id);
   });
-  return {};
 }
 
 void Agent::State::listen(WorkerId id) {
   slots.at(id).socket.async_wait(asio::posix::stream_descriptor::wait_read, [this, id](const error_code& error) {
-    if (!error && slots.contains(id) && hear(id)) listen(id);
+    if (error || !slots.contains(id)) return;
+    if (hear(id)) return listen(id);
+    // One whose process goes on without the job is as gone as another; its launcher waits for the process.
+    if (!launches && !slots.at(id).broken) worker_ended(id);
   });
 }
 
@@ -151,6 +184,7 @@ bool Agent::State::hear(WorkerId id) {
     const bool stays = !group && foreign && order.config.run().attach == "auto";
     if (stays && std::holds_alternative<Hello>(*message)) kill(id);
     if (std::holds_alternative<Injected>(*message)) slots.at(id).is_ended = true;
+    if (std::holds_alternative<Finished>(*message)) slots.at(id).has_finished = true;
     const auto* const written = std::get_if<SnapshotWritten>(&*message);
     if (written != nullptr && !written->error.empty() && !look() && group) group->fail(job_failed(gone));
     if (group) group->received(id, *message);
@@ -175,16 +209,18 @@ void Agent::State::flush(WorkerId id) {
 }
 
 void Agent::State::worker_ended(WorkerId id) {
+  if (!slots.contains(id)) return;
   hear(id);                                // what it said before it died counts
   if (group) group->compare_visits(true);  // so does what it did, and its page goes with it
   Slot slot = std::move(slots.at(id));
   slots.erase(id);
   ExitStatus status = slot.process.reap();
-  warden.forget(slot.process.pid());
+  if (warden) warden->forget(slot.process.pid());
+  if (!launches && slot.has_finished) status = {};  // what it does after the job is its launcher's affair
   std::error_code ignored;
   std::filesystem::remove(order.directory.path() / RunDirectory::visits_of(id), ignored);
   if (order.options.show_logs) show_log(slot, true);
-  const bool failed_by_itself = !status.signalled && status.code != 0;
+  const bool failed_by_itself = status.is_known && !status.signalled && status.code != 0;
   const bool was_struck = status.signalled && !slot.is_ended && stops_seen == 0;
   const std::vector<std::string> last_lines = slot.log.last_lines();
   if (failed_by_itself) status.last_words = cause_among(last_lines);

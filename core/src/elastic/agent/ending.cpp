@@ -272,7 +272,7 @@ void Group::end(JobEnd how, bool kill) {
   say_how_they_ended();
   if (!pending_) {
     pending_ = std::move(how);
-    kill_at_end_ = kill;
+    kill_at_end_ = kill || (options_.kill_when_failed && is_broken_off(*pending_));
   }
   save_and_close();
 }

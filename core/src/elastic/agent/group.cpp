@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kBrokenLimit = 3;
 
 std::string describe_of(int64_t count, const ExitStatus& status) {
+  if (!status.is_known) return "ended (its launcher knows how)";
   if (status.signalled) {
     return fmt::format("{} killed by signal {} ({})", count > 1 ? "were" : "was", status.code,
                        ::strsignal(status.code));

@@ -22,6 +22,7 @@ struct ExitStatus {
   bool signalled = false;
   int code = 0;              ///< exit code, or the signal
   std::string last_words{};  ///< of one that failed, from its log; may be empty
+  bool is_known = true;      ///< false: it was not the agent's child
 };
 [[nodiscard]] WorkerEnd worker_end(const ExitStatus& status);
 /// "was killed by signal 9 (Killed)", "exited with code 1: no such file".

@@ -21,6 +21,8 @@ struct GroupOptions {
   CostRates rates;                            ///< what the balancer begins with
   bool fit = false;                           ///< the rates follow the measured times
   std::string on_loss = "replace";
+  bool kill_when_failed =
+      false;  ///< workers of a job that fails do not end by themselves, as those of one that is done do
   std::string on_nonfinite = "stop";
   std::string fingerprint;                   ///< of the run that the job resumes; empty: it has no ledger yet
   std::optional<int64_t> stopped_before_at;  ///< the step that was not finite when this job ended the last time
@@ -51,6 +53,11 @@ inline JobEnd job_stopped(int signal, std::string reason) {
 }
 inline JobEnd job_without_world_size(std::string reason, std::optional<WorkerEnd> worker) {
   return {JobOutcome::kNoWorldSize, std::move(reason), Origin::kWorldSize, 0, worker};
+}
+
+/// Neither finished nor stopped on demand.
+inline bool is_broken_off(const JobEnd& end) {
+  return end.outcome == JobOutcome::kFailed || end.outcome == JobOutcome::kNoWorldSize;
 }
 
 /// Finished, or ended early.

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -88,7 +90,8 @@ void check_children() {
 }
 
 // An injection that cannot strike is a mistake in the experiment.
-void check_injections(const Config& config, const std::vector<InjectedKill>& injections) {
+void check_injections(const Config& config, const JobOptions& options) {
+  const std::vector<InjectedKill>& injections = options.injections;
   if (injections.empty()) return;
   if (config.run().attach == "never") {
     throw Error(Status::kInvalidArgument, "--inject needs a program that uses the embedding API; attach is \"never\"",
@@ -157,19 +160,46 @@ std::string fewer_workers_for(const Config& config, const PinnedBatch& kept) {
   return {};
 }
 
+// Where workers call, the run that they go on with is found, and not named.
+JobOptions with_run_found(const Config& config, const JobOptions& options) {
+  JobOptions settled = options;
+  if (!options.resume_or_begin && !options.calling) return settled;
+  if (options.resume && !options.resume_or_begin) return settled;
+  std::vector<RunDirectory> passed_over;
+  const Result<RunDirectory> found = elastic::newest_to_resume(config.run().log_dir, config.run().name, passed_over);
+  if (!found) return settled;
+  const std::string launcher = options.calling ? options.calling->launcher : std::string();
+  const Result<elastic::JobFacts> facts = found->read_facts();
+  const bool is_its_own = !launcher.empty() && facts && facts->launcher == launcher;
+  settled.resume = options.resume_or_begin || is_its_own;
+  return settled;
+}
+
+// The agent before this one may still see to the end of its workers, which were killed.
+Result<elastic::DirectoryLock> lock_of(const RunDirectory& directory, bool patiently) {
+  constexpr int kTries = 200;
+  constexpr int kApartMs = 50;
+  Result<elastic::DirectoryLock> lock = elastic::DirectoryLock::take(directory);
+  for (int i = 0; patiently && !lock && i < kTries; ++i) {
+    ::poll(nullptr, 0, kApartMs);
+    lock = elastic::DirectoryLock::take(directory);
+  }
+  return lock;
+}
+
 elastic::AgentOrder prepare(const Config& config, const JobOptions& options, JobObserver& observer) {
   check_children();
-  check_injections(config, options.injections);
+  check_injections(config, options);
   check_trace(config, options);
   elastic::AgentOrder order{
       .config = config, .options = options, .directory = RunDirectory({}), .command = options.command};
   if (order.command.empty()) order.command = config.run().command;
-  if (order.command.empty()) {
+  if (order.command.empty() && !options.calling) {
     throw Error(Status::kInvalidArgument, "nothing to run: give [run] command in the config, or a program after `--`",
                 Origin::kInput);
   }
   const std::string folder = options.command.empty() ? config.run().working_dir : std::string();  // or as it was typed
-  order.command.front() = or_throw(elastic::find_program(order.command.front(), folder));
+  if (!options.calling) order.command.front() = or_throw(elastic::find_program(order.command.front(), folder));
   LearningRate::check(config);
   (void)Balancer(config);  // what it has against its options stops the job here, not in every worker
   ShardedModel::check(config);
@@ -185,7 +215,8 @@ elastic::AgentOrder prepare(const Config& config, const JobOptions& options, Job
   order.other_batch_of = std::move(pinned.other_batch_of);
   order.elasticity_digest = std::move(pinned.digest);
   order.min_resize_interval_s = pinned.plan.min_resize_interval_s;
-  order.facts = {elastic::fresh_run_id(), config.run().name, pinned.plan.global_batch, pinned.plan.granule};
+  order.facts = {elastic::fresh_run_id(), config.run().name, pinned.plan.global_batch, pinned.plan.granule,
+                 options.calling ? options.calling->launcher : std::string()};
   if (!options.resume) {
     order.directory = or_throw(RunDirectory::create(config.run().log_dir, order.facts));
     return order;
@@ -328,17 +359,12 @@ bool leave_trace(const RunDirectory& directory, const std::string& run, const fs
   return is_there;
 }
 
-// Neither finished nor stopped on demand.
-bool is_broken_off(const JobEnd& end) {
-  return end.outcome == JobOutcome::kFailed || end.outcome == JobOutcome::kNoWorldSize;
-}
-
 // A resumed job that fails before its first step has used nothing of its config: whoever goes on with the run as it is
 // gets the one that its steps were made with.
 void put_config_back(const Config& config, const std::string& before, const JobEnd& end, elastic::Agent& agent,
                      JobObserver& observer) {
   const bool is_planned = agent.batches() != nullptr;  // else it was refused
-  const bool has_failed = is_broken_off(end) && agent.pace().steps() == 0;
+  const bool has_failed = elastic::is_broken_off(end) && agent.pace().steps() == 0;
   const bool uses_api = agent.ledger().has_value() || agent.uses_api();
   std::error_code absent;
   const RunDirectory& directory = agent.directory();
@@ -376,10 +402,14 @@ ConfigNeeds job_needs(const Config& config) {
   return needs;
 }
 
-JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer) {
+namespace {
+
+// `callers`: who calls; nullptr: the job starts its workers.
+JobSummary run_settled(const Config& config, const JobOptions& options, JobObserver& observer,
+                       elastic::Callers* callers) {
   const auto began = std::chrono::steady_clock::now();
   elastic::AgentOrder order = prepare(config, options, observer);
-  const elastic::DirectoryLock lock = or_throw(elastic::DirectoryLock::take(order.directory));
+  const elastic::DirectoryLock lock = or_throw(lock_of(order.directory, callers != nullptr));
   if (!options.resume) {
     or_throw(order.directory.fill(order.facts, config.resolved_toml()));
     or_throw(order.directory.become_latest());
@@ -401,7 +431,13 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   summary.global_batch = order.facts.global_batch;
   summary.workers = config.run().workers;
   if (options.resume) summary.resumed_from = order.snapshot ? order.snapshot->step : 0;
-  elastic::Warden warden = or_throw(elastic::Warden::start(order.facts.run_id));
+  std::optional<elastic::Warden> warden;
+  if (callers == nullptr) {
+    warden.emplace(or_throw(elastic::Warden::start(order.facts.run_id)));
+  } else {
+    const std::chrono::duration<double> at_most(config.run().start_timeout_s);
+    order.callers = or_throw(callers->gather(config.run().workers, at_most));
+  }
   const elastic::RunDirectory directory = order.directory;
   const std::string config_before = order.config_before;
   elastic::Agent agent(std::move(order), observer, std::move(warden));
@@ -449,11 +485,28 @@ JobSummary run_job(const Config& config, const JobOptions& options, JobObserver&
   }
   std::error_code absent;
   const bool goes_on = summary.end.outcome == JobOutcome::kStopped || summary.end.outcome == JobOutcome::kEndedEarly ||
-                       (is_broken_off(summary.end) && summary.steps > 0);
+                       (elastic::is_broken_off(summary.end) && summary.steps > 0);
   if (goes_on && fs::exists(agent.directory().config(), absent))
     summary.resume = elastic::resume_command(agent.directory(), options.command);
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return summary;
+}
+
+}  // namespace
+
+void refuse_calls(int listener, const Error& why) {
+  elastic::Callers(FileDescriptor(listener)).refuse(why);
+}
+
+JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer) {
+  if (!options.calling) return run_settled(config, with_run_found(config, options), observer, nullptr);
+  elastic::Callers callers{FileDescriptor(options.calling->listener)};
+  try {
+    return run_settled(config, with_run_found(config, options), observer, &callers);
+  } catch (const Error& error) {
+    callers.refuse(error);
+    throw;
+  }
 }
 
 }  // namespace pliant

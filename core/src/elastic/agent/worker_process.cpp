@@ -194,18 +194,24 @@ Result<WorkerProcess> WorkerProcess::start(const LaunchOrder& order) {
   return made;
 }
 
+WorkerProcess::WorkerProcess(Caller caller)
+    : pid_(caller.process), pidfd_(caller.pidfd.release()), socket_(caller.socket.release()), is_child_(false) {
+  ::fcntl(socket_, F_SETFL, O_NONBLOCK);
+}
+
 WorkerProcess::WorkerProcess(WorkerProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       pidfd_(std::exchange(other.pidfd_, -1)),
       socket_(std::exchange(other.socket_, -1)),
       reaped_(std::exchange(other.reaped_, true)),
+      is_child_(other.is_child_),
       outbox_(std::move(other.outbox_)),
       inbox_(std::move(other.inbox_)) {}
 
 WorkerProcess::~WorkerProcess() {
   if (pid_ > 0 && !reaped_) {
     signal_group(SIGKILL);
-    ::kill(pid_, SIGKILL);
+    signal(SIGKILL);
     reap();
   }
   if (socket_ >= 0) ::close(socket_);
@@ -273,10 +279,19 @@ Result<std::vector<std::string>> WorkerProcess::receive(bool& closed) {
 }
 
 void WorkerProcess::signal_group(int signal) const {
+  if (!is_child_) return this->signal(signal);
   if (pid_ > 0 && !reaped_) ::kill(-pid_, signal);
 }
 
+void WorkerProcess::signal(int signal) const {
+  if (pid_ > 0 && !reaped_) ::syscall(SYS_pidfd_send_signal, pidfd_, signal, nullptr, 0);
+}
+
 ExitStatus WorkerProcess::reap() {
+  if (!is_child_) {
+    reaped_ = true;
+    return {.signalled = false, .code = kUnknownExitCode, .is_known = false};
+  }
   siginfo_t ended{};
   // The zombie keeps its number, so the group is still the worker's own when what it left behind is killed.
   while (::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT) != 0 && errno == EINTR) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "elastic/agent/callers.hpp"
 #include "elastic/agent/group.hpp"
 
 namespace pliant::elastic {
@@ -25,12 +26,14 @@ struct LaunchOrder {
 /// beside the running binary, then in PATH. The path is absolute. kNotFound (kInput).
 Result<std::string> find_program(const std::string& name, const std::filesystem::path& folder);
 
-/// A running worker. It leads a process group of its own, dies with the agent, and its group is killed when it ends.
+/// A running worker. One that the agent started leads a process group of its own, dies with the agent, and its group is
+/// killed when it ends. One that has called is of another launcher, which started it and hears how it ends.
 class WorkerProcess {
  public:
   /// The worker inherits one socket, named by PLIANT_AGENT_FD. kFailedPrecondition with the reason when it cannot be
   /// started.
   static Result<WorkerProcess> start(const LaunchOrder& order);
+  explicit WorkerProcess(Caller caller);
   ~WorkerProcess();
   WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) = delete;
@@ -49,9 +52,13 @@ class WorkerProcess {
   /// stream. kDataLoss for a line that is longer than a message may be.
   Result<std::vector<std::string>> receive(bool& closed);
 
-  /// Sends `signal` to the whole process group.
+  /// Sends `signal` to the whole process group; of a worker that has called to the process, which is all that is known
+  /// of it.
   void signal_group(int signal) const;
-  /// Reaps. Call when pidfd is readable. What the worker had started is killed.
+  /// Sends `signal` to the process alone.
+  void signal(int signal) const;
+  /// Reaps. Call when pidfd is readable. What the worker had started is killed. Of one that has called it is not known
+  /// how it ended, nor whether it has.
   ExitStatus reap();
 
  private:
@@ -60,6 +67,7 @@ class WorkerProcess {
   int pidfd_ = -1;
   int socket_ = -1;
   bool reaped_ = false;
+  bool is_child_ = true;
   std::string outbox_;
   std::string inbox_;
 };
