@@ -150,7 +150,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       command
           ->add_option(
               "--listen", arguments->listener,
-              "Start no workers: wait until --workers of them, which another launcher has started, have called "
+              "No worker is started: the job waits until as many as --workers says, of another launcher, have called "
               "at FD, a listening Unix socket. For launchers, as `pliant.elastic.Session.attach` is under torchrun")
           ->check(within(0, 1 << 20))
           ->type_name("FD");

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import types
 
@@ -67,10 +68,18 @@ def start(folder, ranks, attempt, store, run_id, env):
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join([os.environ["PYTHONPATH"], here]), RANK=str(rank), LOCAL_RANK=str(rank),
                            WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT="1", TORCHELASTIC_RUN_ID=run_id,
                            TORCHELASTIC_RESTART_COUNT=str(attempt), TEST_STORE=store, OMP_NUM_THREADS="1", **env)
-        log = open(folder / f"log-{attempt}-{rank}", "ab")
-        processes.append(subprocess.Popen([sys.executable, "worker.py"], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-        log.close()
+        one = subprocess.Popen([sys.executable, "worker.py"], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT)
+        one.reader = threading.Thread(target=keep, args=(one.stdout, folder / f"log-{attempt}-{rank}"))
+        one.reader.start()
+        processes.append(one)
     return processes
+
+
+def keep(pipe, log):
+    """What comes until all have closed it: that of rank 0 is the agent's, too."""
+    with pipe:
+        log.write_bytes(pipe.read())
 
 
 def wait(processes, limit=100):
@@ -97,10 +106,14 @@ def run(folder, work=elastic_jobs.PLAIN, *, ranks=2, restarts=0, settings="", ma
     for file in folder.glob("log-*"):
         file.unlink()
     with tempfile.TemporaryDirectory() as store:
+        every = []
         for attempt in range(restarts + 1):
             processes = start(folder, ranks, attempt, store, run_id, env or {})
+            every += processes
             if not wait(processes):
                 break
+        for one in every:
+            one.reader.join()
     return types.SimpleNamespace(codes=[one.returncode for one in processes], attempts=attempt + 1,
                                  said="".join(file.read_text(errors="replace") for file in sorted(folder.glob("log-*"))),
                                  logs={file.name: file.read_text(errors="replace") for file in folder.glob("log-*")},

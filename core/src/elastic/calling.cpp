@@ -35,15 +35,15 @@ tl::unexpected<Error> agent_is_gone() {
                 "the agent of this job ended before all ranks had called; it says why on the stderr of rank 0");
 }
 
-Result<> send_line(int socket, const std::string& line) {
+/// What an agent that is gone does not take is lost; what it has said before is there to be read.
+void send_line(int socket, const std::string& line) {
   size_t sent = 0;
   while (sent < line.size()) {
     const ssize_t n = ::send(socket, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return agent_is_gone();
+    if (n <= 0) return;
     sent += static_cast<size_t>(n);
   }
-  return {};
 }
 
 /// Byte by byte: what follows the line is for whoever reads next.
@@ -146,7 +146,8 @@ Result<Answered> call_agent(const std::string& address, const Call& call) {
   } while (done != 0 && errno == EINTR);
   if (done != 0) {
     return failed(Status::kFailedPrecondition,
-                  fmt::format("no agent is at '{}' ({}): it has ended, or has all its workers; ranks of one job are "
+                  fmt::format("no agent is at '{}' ({}): it has refused the job, which the stderr of rank 0 says, or "
+                              "has all its workers; ranks of one job are "
                               "processes of one machine, and each attaches once",
                               address, std::strerror(errno)),
                   Origin::kInput);
@@ -159,7 +160,7 @@ Result<Answered> call_agent(const std::string& address, const Call& call) {
         fmt::format("'{}' is of user {}, and not of this process's user {}", address, agent->user, ::geteuid()),
         Origin::kInput);
   }
-  if (Result<> said = send_line(socket.get(), to_line(call) + "\n"); !said) return failed(std::move(said));
+  send_line(socket.get(), to_line(call) + "\n");
   Result<std::string> line = receive_line(socket.get());
   if (!line) return failed(std::move(line));
   Result<Welcome> welcome = parse_welcome(*line);

@@ -47,7 +47,7 @@ void Agent::State::signal(WorkerId worker, int number) {
   // To all at once, and once: whoever is continued may be stopped again before a second signal.
   if (number == SIGKILL || number == SIGCONT) return found->second.process.signal_group(number);
   found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
-  found->second.process.signal(number);         // what it has started is its own business to end
+  found->second.process.signal_alone(number);   // what it has started is its own business to end
 }
 
 std::optional<std::string> Agent::State::how_visits_differ(const std::vector<WorkerId>& ranks, int64_t of_generation,

@@ -211,7 +211,7 @@ WorkerProcess::WorkerProcess(WorkerProcess&& other) noexcept
 WorkerProcess::~WorkerProcess() {
   if (pid_ > 0 && !reaped_) {
     signal_group(SIGKILL);
-    signal(SIGKILL);
+    signal_alone(SIGKILL);
     reap();
   }
   if (socket_ >= 0) ::close(socket_);
@@ -279,11 +279,11 @@ Result<std::vector<std::string>> WorkerProcess::receive(bool& closed) {
 }
 
 void WorkerProcess::signal_group(int signal) const {
-  if (!is_child_) return this->signal(signal);
+  if (!is_child_) return signal_alone(signal);
   if (pid_ > 0 && !reaped_) ::kill(-pid_, signal);
 }
 
-void WorkerProcess::signal(int signal) const {
+void WorkerProcess::signal_alone(int signal) const {
   if (pid_ > 0 && !reaped_) ::syscall(SYS_pidfd_send_signal, pidfd_, signal, nullptr, 0);
 }
 

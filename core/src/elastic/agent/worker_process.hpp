@@ -56,7 +56,7 @@ class WorkerProcess {
   /// of it.
   void signal_group(int signal) const;
   /// Sends `signal` to the process alone.
-  void signal(int signal) const;
+  void signal_alone(int signal) const;
   /// Reaps. Call when pidfd is readable. What the worker had started is killed. Of one that has called it is not known
   /// how it ended, nor whether it has.
   ExitStatus reap();
