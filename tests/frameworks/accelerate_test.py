@@ -8,6 +8,7 @@ from accelerate.utils import DataLoaderConfiguration
 from conftest import Tokens, ids, loader_of, sampler_of, sequences
 
 import pliant
+from pliant.accelerate import PackLoader
 from pliant.torch import LRScheduler
 
 EVERY = list(range(len(Tokens.lengths)))
@@ -175,3 +176,46 @@ def test_what_accelerate_checkpoints_goes_on(tmp_path):
     again.batch(size)
     assert again.steps == 1 and again.get_last_lr() == pytest.approx([0.025])
     accelerator._custom_objects.clear()
+
+
+def test_a_loader_of_packs_is_in_the_checkpoints_of_accelerate(tmp_path):
+    expected = [ids(loader_of(sampler)) for sampler in [sampler_of()] for _ in range(2)]
+
+    def made():
+        accelerator = Accelerator(cpu=True)
+        accelerator._custom_objects.clear()
+        return accelerator, PackLoader(accelerator, sampler_of(), Tokens())
+
+    accelerator, loader = made()
+    iterator = iter(loader)
+    assert ids([next(iterator) for _ in range(7)]) == expected[0][:7]
+    accelerator.save_state(tmp_path)
+    accelerator, again = made()
+    accelerator.load_state(tmp_path)
+    assert ids(again) == expected[0][7:] and ids(again) == expected[1]
+    accelerator._custom_objects.clear()
+
+
+def test_what_a_loader_of_packs_would_lose_under_accelerate_is_refused_by_name():
+    with pytest.raises(pliant.Error, match="process 0 of 1 for Accelerate, and the sampler is of rank 1 of 2"):
+        PackLoader(Accelerator(cpu=True), sampler_of(1, 2), Tokens())
+    for name in ("dispatch_batches", "split_batches"):
+        with pytest.raises(pliant.Error, match=name):
+            PackLoader(Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**{name: True})), sampler_of(), Tokens())
+
+
+def test_two_processes_with_a_loader_of_packs_see_every_sequence_once(run_ranks):
+    ranks = run_ranks(
+        """
+        import json
+        from accelerate import Accelerator
+        from conftest import Tokens, sampler_of, sequences
+        from pliant.accelerate import PackLoader
+
+        accelerator = Accelerator(cpu=True)
+        loader = PackLoader(accelerator, sampler_of(accelerator.process_index, accelerator.num_processes), Tokens())
+        print(json.dumps([sequences(loader), loader.state_dict()]))
+        """,
+        2,
+    )
+    assert sorted(ranks[0][0] + ranks[1][0]) == EVERY and ranks[0][1] == ranks[1][1]

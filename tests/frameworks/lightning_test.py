@@ -2,10 +2,11 @@
 import lightning
 import pytest
 import torch
-from conftest import ids, loader_of, sampler_of
+from conftest import Tokens, ids, loader_of, sampler_of
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import pliant
+from pliant.lightning import PackCallback
 from pliant.torch import LRScheduler
 
 
@@ -64,7 +65,7 @@ class Saves(lightning.Callback):
         self.file, self.step = file, step
 
     def on_train_batch_end(self, trainer, module, *_):
-        if trainer.global_step == self.step:
+        if trainer.global_step == self.step and not self.file.exists():  # at the end of the step
             trainer.save_checkpoint(self.file)
 
 
@@ -137,3 +138,50 @@ def test_more_than_one_device_needs_use_distributed_sampler_false():
     loader = loader_of(sampler_of(0, 2))
     with pytest.raises(TypeError, match="use_distributed_sampler=False"):
         _update_dataloader(loader, DistributedSamplerWrapper(loader.sampler, num_replicas=2, rank=0), mode=RunningStage.TRAINING)
+
+
+class Rated(Module):
+    def __init__(self):
+        super().__init__()
+        self.rates = []
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    def on_before_optimizer_step(self, optimizer):
+        self.rates.append(optimizer.param_groups[0]["lr"])
+
+
+def fit(folder, callbacks=(), **more):
+    packs, module = PackCallback(sampler_of()), Rated()
+    trainer_of(folder, callbacks=[packs, *callbacks], **packs.trainer_options).fit(module, packs.loader(Tokens()), **more)
+    return [batch for _, batch in module.seen], module.rates
+
+
+def test_a_callback_keeps_rate_and_position_in_the_checkpoints_of_lightning(tmp_path):
+    step = len(expected(1)) // sampler_of().micro_batches_per_step + 2  # in the second epoch of the job
+    seen, rates = fit(tmp_path, [Saves(tmp_path / "at.ckpt", step)])
+    assert seen == [batch for _, batch in expected(3)] and len(set(rates)) > 1
+    rest, later = fit(tmp_path, ckpt_path=str(tmp_path / "at.ckpt"), weights_only=False)
+    assert rest == seen[step * sampler_of().micro_batches_per_step :] and later == pytest.approx(rates[step:])
+
+
+class SavesWithin(lightning.Callback):
+    def __init__(self, file):
+        self.file = file
+
+    def on_train_batch_end(self, trainer, module, *_):
+        if trainer.global_step == 1 and module.position[2] == 2:
+            trainer.save_checkpoint(self.file)
+
+
+def test_a_checkpoint_that_was_written_within_a_step_is_refused(tmp_path):
+    fit(tmp_path, [SavesWithin(tmp_path / "within.ckpt")])
+    with pytest.raises(pliant.Error, match="in the middle of a step"):
+        fit(tmp_path, ckpt_path=str(tmp_path / "within.ckpt"), weights_only=False)
+
+
+def test_a_callback_refuses_what_lightning_would_compute_otherwise(tmp_path):
+    packs = PackCallback(sampler_of())
+    with pytest.raises(pliant.Error, match="accumulate_grad_batches=1"):
+        trainer_of(tmp_path, callbacks=[packs], max_epochs=1).fit(Rated(), packs.loader(Tokens()))

@@ -7,6 +7,9 @@ import pathlib
 import pytest
 import torch
 
+import pliant
+from pliant.torch import Packed, collate
+
 SOURCE = pathlib.Path(__file__).parents[2] / "samples/transformers_trainer/train.py"
 SPEC = importlib.util.spec_from_file_location("transformers_trainer", SOURCE)
 sample = importlib.util.module_from_spec(SPEC)
@@ -15,7 +18,7 @@ SPEC.loader.exec_module(sample)
 
 def train(folder, steps, resume=None, **more):
     """What a Trainer has seen, and its weights."""
-    trainer = sample.trainer_of(str(folder), steps, resume, **more)
+    trainer = sample.trainer_of(str(folder), steps, **more)
     seen, rates = [], []
     step = trainer.training_step
 
@@ -27,7 +30,7 @@ def train(folder, steps, resume=None, **more):
         return loss
 
     trainer.training_step = noted
-    trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
+    trainer.train(resume_from_checkpoint=resume)
     return trainer, seen, rates, torch.cat([weight.detach().flatten() for weight in trainer.model.parameters()])
 
 
@@ -37,7 +40,7 @@ def whole(tmp_path_factory):
     each, epochs = sampler.micro_batches_per_step, []
     for _ in range(3):
         epochs.append([batch["input_ids"].tolist() for batch in
-                       torch.utils.data.DataLoader(sample.Packed(sample.Sentences()), batch_sampler=sampler, collate_fn=sample.collate)])
+                       torch.utils.data.DataLoader(Packed(sample.Sentences()), batch_sampler=sampler, collate_fn=collate)])
     assert len(epochs[0]) < len(epochs[1])  # a Trainer that knew the first only would leave the rest of the second
     steps = len(epochs[0]) // each
     until = (len(epochs[0]) + len(epochs[1])) // each + 1
@@ -66,14 +69,26 @@ def test_a_trainer_goes_on_from_its_checkpoint_exactly(whole, tmp_path, where):
     assert torch.equal(end, weights)
 
 
-def test_a_trainer_that_would_skip_what_the_state_has_skipped_is_refused(whole, tmp_path):
-    import pliant
-
+def test_the_newest_checkpoint_is_found_and_nothing_is_skipped_twice(whole, tmp_path):
+    _, each, _, _, seen, _, _ = whole
     train(tmp_path, 2)
-    trainer = sample.trainer_of(str(tmp_path), 3, tmp_path / "checkpoint-2")
-    trainer.args.ignore_data_skip = False
-    with pytest.raises(pliant.Error, match="ignore_data_skip=True"):
-        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    trainer, rest, _, _ = train(tmp_path, 4, True, ignore_data_skip=False)
+    assert trainer.state.global_step == 4 and rest == seen[2 * each : 4 * each]
+
+
+def test_an_epoch_of_trainer_is_the_whole_job(whole, tmp_path):
+    _, each, until, expected, _, _, _ = whole
+    trainer, seen, _, _ = train(tmp_path, -1)
+    job = trainer.sampler.config.run.epochs
+    assert seen[: len(expected)] == expected and trainer.state.global_step * each == len(seen)
+    assert len(seen) == sum(trainer.sampler.batches.epoch(epoch).batches for epoch in range(job)) * each > until * each
+
+
+def test_a_checkpoint_without_a_position_is_refused(tmp_path):
+    train(tmp_path, 1)
+    (tmp_path / "checkpoint-1/sampler.json").unlink()
+    with pytest.raises(pliant.Error, match="checkpoint-1 has no sampler.json"):
+        train(tmp_path, 2, str(tmp_path / "checkpoint-1"))
 
 
 def test_two_ranks_see_what_one_sees_and_go_on_from_its_checkpoint(whole, tmp_path, run_ranks):
@@ -85,7 +100,7 @@ def test_two_ranks_see_what_one_sees_and_go_on_from_its_checkpoint(whole, tmp_pa
         import json, os, sys
         sys.path.insert(0, os.environ["SAMPLE"])
         import train
-        trainer = train.trainer_of(os.environ["FOLDER"], 4, os.environ["FOLDER"] + "/checkpoint-2", ddp_backend="gloo")
+        trainer = train.trainer_of(os.environ["FOLDER"], 4, ddp_backend="gloo")
         seen, rates = [], []
         step = trainer.training_step
         def noted(model, inputs, *others):

@@ -340,6 +340,11 @@ class PackedBatchSampler:
         """Itself: some trainers call `set_epoch` of a batch sampler's `sampler` only."""
         return self
 
+    @property
+    def has_placeholders(self) -> bool:
+        """Whether an empty micro-batch holds an item that stands for no sequence."""
+        return self._placeholders
+
     # No number: items of a micro-batch are counted by nobody. A loader that is told one takes micro-batches of that many items only.
     # And no drop_last: Lightning would take it for a sampler that it can make anew for each device.
     batch_size: int | None = None

@@ -1,0 +1,100 @@
+"""Packs under Lightning: rate and position follow the batches. It needs lightning.
+
+    packs = pliant.lightning.PackCallback(sampler)
+    trainer = lightning.Trainer(callbacks=[packs], **packs.trainer_options)
+    trainer.fit(module, packs.loader(dataset))
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning.pytorch.callbacks import Callback  # type: ignore[import]
+
+from pliant._core import LearningRate
+from pliant._errors import Error, Status
+from pliant._samplers import PackedBatchSampler
+from pliant.torch import LRScheduler, Packed, collate
+
+__all__ = ["PackCallback"]
+
+
+def _refused(message: str) -> Error:
+    return Error(message, Status.FAILED_PRECONDITION, 2)
+
+
+class PackCallback(Callback):  # type: ignore[misc]
+    """Keeps the position of `sampler`, a PackedBatchSampler with `placeholders`, in Lightning's checkpoints, which go on at any number of devices, and sets the
+    optimizer for each step by the rule of the config's [lr]. One epoch of Lightning is the whole job. Callbacks that save checkpoints come after it in
+    the list, as ModelCheckpoint always does. One that was written in the middle of a step lacks the gradient of what was computed of it, and is refused.
+
+    `inner`: a function of the optimizer that gives a scheduler of torch, which moves the rates that suit the base batch. `with_rate=False`: rates are the
+    module's affair. Raises Error (FAILED_PRECONDITION) where the Trainer counts other ranks than the sampler, accumulates other micro-batches than a step has, or has
+    several optimizers.
+    """
+
+    def __init__(self, sampler: PackedBatchSampler, *, inner: Callable[[Any], Any] | None = None, with_rate: bool = True) -> None:
+        self.sampler = sampler
+        self.scheduler: LRScheduler | None = None
+        self._inner = inner
+        self._with_rate = with_rate
+        self._state = sampler.state_dict()
+        self._is_whole = True
+        self._state_of_scheduler: dict[str, Any] | None = None
+
+    @property
+    def trainer_options(self) -> dict[str, Any]:
+        """What the Trainer must be given besides."""
+        return {"accumulate_grad_batches": self.sampler.micro_batches_per_step, "use_distributed_sampler": False, "max_epochs": 1}
+
+    def loader(self, dataset: Any, collate: Callable[[Any], Any] = collate, **options: Any) -> Any:
+        """A DataLoader over the whole job. `options` are its own."""
+        batches: Any = self.sampler.whole_job()
+        return torch.utils.data.DataLoader(Packed(dataset), batch_sampler=batches, collate_fn=collate, **options)
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if stage != "fit":
+            return
+        own = (trainer.global_rank, trainer.world_size)
+        if own != (self.sampler.rank, self.sampler.world_size):
+            raise _refused(
+                f"this is rank {own[0]} of {own[1]} for Lightning, and the sampler is of rank {self.sampler.rank} of {self.sampler.world_size}: give "
+                "PackedBatchSampler the rank and the world size of the group, RANK and WORLD_SIZE under torchrun"
+            )
+        if not self.sampler.has_placeholders and own[1] > 1:
+            raise _refused("every rank takes equally many micro-batches, and some are empty: PackedBatchSampler(..., placeholders=True)")
+        each = self.sampler.micro_batches_per_step
+        if trainer.accumulate_grad_batches != each:
+            raise _refused(f"Trainer(accumulate_grad_batches={trainer.accumulate_grad_batches}), and a step has {each} micro-batches: set {each}")
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        if not self._with_rate:
+            return
+        if len(trainer.optimizers) != 1:
+            raise _refused(f"the module has {len(trainer.optimizers)} optimizers, and one rate follows the batches: PackCallback(..., with_rate=False)")
+        optimizer = trainer.optimizers[0]
+        inner = None if self._inner is None else self._inner(optimizer)
+        self.scheduler = LRScheduler(optimizer, LearningRate(self.sampler.config), inner)
+        if self._state_of_scheduler is not None:
+            self.scheduler.load_state_dict(self._state_of_scheduler)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if self.scheduler is not None and batch.position[2] == 0:  # the last micro-batch of a step
+            self.scheduler.batch(self.sampler.size_of(batch))
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self.scheduler is not None and batch.position[2] == 0:
+            self.scheduler.step()
+        self._state = self.sampler.state_after(batch)
+        self._is_whole = batch.position[2] == 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sampler": self._state, "whole": self._is_whole, "scheduler": None if self.scheduler is None else self.scheduler.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if not state_dict["whole"]:
+            raise _refused("the checkpoint was written in the middle of a step: save where the step has just ended, as ModelCheckpoint(every_n_train_steps=...)")
+        self._state = state_dict["sampler"]
+        self._state_of_scheduler = state_dict["scheduler"]
+        self.sampler.load_state_dict(self._state)

@@ -1,0 +1,127 @@
+"""Transformers' Trainer over the packs of a PackedBatchSampler. It needs transformers.
+
+    class Trainer(pliant.transformers.PackMixin, transformers.Trainer): pass
+
+    trainer = Trainer(model, arguments, train_dataset=data, sampler=sampler)
+    trainer.train(resume_from_checkpoint=True)
+"""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import TrainerCallback  # type: ignore[import]
+from transformers.trainer_utils import get_last_checkpoint  # type: ignore[import]
+
+from pliant._core import LearningRate
+from pliant._errors import Error, Status
+from pliant._samplers import PackedBatchSampler
+from pliant.torch import LRScheduler, Packed, collate
+
+__all__ = ["PackMixin"]
+
+_FILE = "sampler.json"
+
+
+def _refused(message: str) -> Error:
+    return Error(message, Status.FAILED_PRECONDITION, 2)
+
+
+class _Positions(TrainerCallback):  # type: ignore[misc]
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if not args.should_save or self._trainer.position is None:
+            return
+        file = pathlib.Path(args.output_dir) / f"checkpoint-{state.global_step}" / _FILE
+        partial = file.with_suffix(".partial")
+        partial.write_text(json.dumps(self._trainer.position))
+        os.replace(partial, file)
+
+
+class PackMixin:
+    """Comes before Trainer among the bases of a class. Its batches are those of `sampler`, a PackedBatchSampler with `placeholders`, of this
+    rank; one epoch of Trainer is the whole job, all epochs of [run]. Checkpoints have the sampler's position in `sampler.json`, and `train` goes on there,
+    at any world size: batches are not skipped a second time. Where no scheduler is given, that of the config's [lr] follows the batches.
+
+    `collate` makes a micro-batch of the samples of `train_dataset`. Raises Error (FAILED_PRECONDITION) where Trainer counts other ranks than the sampler,
+    accumulates other micro-batches than a step has, or goes on from a checkpoint without a position.
+    """
+
+    args: Any
+    optimizer: Any
+    lr_scheduler: Any
+    accelerator: Any
+    train_dataset: Any
+
+    def __init__(self, *arguments: Any, sampler: PackedBatchSampler, collate: Callable[[Any], Any] = collate, **keywords: Any) -> None:
+        given = keywords.get("args", arguments[1] if len(arguments) > 1 else None)
+        if given is None:
+            raise _refused("a Trainer over packs needs TrainingArguments: their default accumulates no micro-batches")
+        self.sampler = sampler
+        self.position: dict[str, Any] | None = None  # behind the micro-batch that was computed last
+        self._collate = collate
+        _settle(given, sampler)
+        super().__init__(*arguments, **keywords)
+        self.add_callback(_Positions(self))  # type: ignore[attr-defined]
+
+    def get_train_dataloader(self) -> Any:
+        batches: Any = self.sampler.whole_job()
+        workers = self.args.dataloader_num_workers
+        loader = torch.utils.data.DataLoader(Packed(self.train_dataset), batch_sampler=batches, collate_fn=self._collate, num_workers=workers)
+        return self.accelerator.prepare(loader)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        if self.lr_scheduler is None:
+            self.lr_scheduler = LRScheduler(self.optimizer if optimizer is None else optimizer, LearningRate(self.sampler.config))
+        return self.lr_scheduler
+
+    def training_step(self, model: Any, inputs: Any, *others: Any, **keywords: Any) -> Any:
+        after = self.sampler.state_after(inputs)
+        if inputs.position[2] == 0 and isinstance(self.lr_scheduler, LRScheduler):  # the last micro-batch of a step
+            self.lr_scheduler.batch(self.sampler.size_of(inputs))
+        loss = super().training_step(model, inputs, *others, **keywords)  # type: ignore[misc]
+        self.position = after
+        return loss
+
+    def train(self, resume_from_checkpoint: Any = None, *others: Any, **keywords: Any) -> Any:
+        """As Trainer's. True: from the newest checkpoint in `output_dir`, of which there must be one."""
+        folder = get_last_checkpoint(self.args.output_dir) if resume_from_checkpoint is True else resume_from_checkpoint
+        if isinstance(folder, (str, os.PathLike)):
+            self._go_on(pathlib.Path(folder))
+            folder = os.fspath(folder)
+        elif resume_from_checkpoint is True:
+            folder = True  # Trainer says what is missing
+        return super().train(folder, *others, **keywords)  # type: ignore[misc]
+
+    def _go_on(self, folder: pathlib.Path) -> None:
+        file = folder / _FILE
+        if not file.is_file():
+            raise _refused(f"the checkpoint {folder} has no {_FILE}: no Trainer over packs wrote it, or it was killed before it was whole; take another one")
+        self.args.ignore_data_skip = True  # whatever was set since: the sampler itself goes on
+        position = json.loads(file.read_text())
+        self.sampler.load_state_dict(position)
+        self.position = position
+
+
+def _settle(given: Any, sampler: PackedBatchSampler) -> None:
+    """Has the arguments say what is so, and refuses those that say something else."""
+    if (given.process_index, given.world_size) != (sampler.rank, sampler.world_size):
+        raise _refused(
+            f"this is rank {given.process_index} of {given.world_size} for Trainer, and the sampler is of rank {sampler.rank} of {sampler.world_size}: "
+            "give PackedBatchSampler arguments.process_index and arguments.world_size"
+        )
+    if not sampler.has_placeholders:
+        raise _refused("Trainer takes equally many micro-batches on every rank, and some are empty: PackedBatchSampler(..., placeholders=True)")
+    each = sampler.micro_batches_per_step
+    if given.gradient_accumulation_steps not in (1, each):
+        raise _refused(f"gradient_accumulation_steps is {given.gradient_accumulation_steps}, and a step has {each} micro-batches: leave it out, or set {each}")
+    given.gradient_accumulation_steps = each
+    given.ignore_data_skip = True
+    if given.max_steps <= 0:
+        given.num_train_epochs = 1
