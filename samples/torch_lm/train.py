@@ -106,13 +106,17 @@ def train(session):
     model, optimizer, warm_up = build(session.config, session.seed)
     loader = session.loader(sentences, collate, num_workers=1)
     lengths = [len(one) for one in sentences.bytes]
-    session.start(lengths, loss_tokens=[one - 1 for one in lengths], content=zlib.crc32(b"\n".join(sentences.bytes)),
-                  state=pliant.torch.state(model, optimizer, scheduler=warm_up))
+    if session.config.has("coordinator"):  # weights, gradients and the optimizer's state are cut over the workers
+        state = pliant.torch.shard(model, optimizer, scheduler=warm_up, session=session)
+    else:
+        state = pliant.torch.state(model, optimizer, scheduler=warm_up)
+    session.start(lengths, loss_tokens=[one - 1 for one in lengths], content=zlib.crc32(b"\n".join(sentences.bytes)), state=state)
     for step in session:
-        for batch in loader.of(step):
-            step.backward(model(batch))
+        with step.attempt():
+            for batch in loader.of(step):
+                step.backward(model(batch))
         if step.commit():
-            nn.utils.clip_grad_norm_(model.parameters(), session.config.app_float("clip_norm"))
+            state.clip_grad_norm_(session.config.app_float("clip_norm"))
             optimizer.step()
 
 

@@ -615,3 +615,23 @@ def test_a_loss_that_is_not_finite_is_handed_over_as_it_is():
     state.begin(step)
     state.backward(step, step.pending, (model(torch.ones(1, 4)) * float("nan")).sum())
     assert numpy.isnan(step.loss) and numpy.isnan(step.sum).any()
+
+
+def test_clipping_scales_the_mean_gradient_and_gives_the_norm_that_it_had():
+    model = model_of()
+    model[2].bias.requires_grad_(False)
+    state = pliant.torch.state(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(pliant.Error, match="comes after a commit"):
+        state.clip_grad_norm_(1.0)
+    data = torch.randn(1, 4)
+    step = take_step(state, lambda row: 10 * model(data).sum())
+    mean = torch.from_numpy(step.sum.copy())
+    norm = state.clip_grad_norm_(0.5)
+    assert norm == pytest.approx(mean.norm().item()) and norm > 0.5
+    gradient = torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None])
+    torch.testing.assert_close(gradient, mean * (0.5 / norm))
+    with pytest.raises(pliant.Error, match="comes after a commit"):
+        state.clip_grad_norm_(1.0)
+    take_step(state, lambda row: model(data).sum())
+    with pytest.raises(pliant.Error, match="max_norm is -1"):
+        state.clip_grad_norm_(-1)

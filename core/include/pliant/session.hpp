@@ -147,6 +147,10 @@ class Step {
   /// throws for other reasons gives up the passes and is thrown on; a program that catches it calls Session::next,
   /// which has all ranks make the step again.
   [[nodiscard]] bool attempt(const std::function<void()>& work);
+  /// The end of an attempt whose work lies in no function, as that of a `with` block of Python: what attempt does with
+  /// the `error` that its work threw. An attempt over nothing begins it. True where the group changed, which kAborted
+  /// and kPeerLost say; of anything else the program is to hear. Both ways call Session::next then.
+  bool give_up(const Error& error);
 
   /// Reduces, votes and waits for the verdict. nullopt: the group changed first, or [run] on_nonfinite = "skip" leaves
   /// the update of this step out; call Session::next, which hands the step out again, or the one after it. Otherwise

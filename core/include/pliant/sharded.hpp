@@ -201,6 +201,10 @@ class ShardedModel {
   /// the update after it throws kDataLoss, naming array and chunk, for what has changed since.
   void update(const std::function<void(const ShardRange& range)>& each);
 
+  /// Calls `each` for every run of elements that this rank owns, also of frozen parameters, in order, to read weights
+  /// and states: `gradient` is nullptr. Outside of passes and of update, on this rank alone.
+  void visit_owned(const std::function<void(const ShardRange& range)>& each);
+
   /// The parameter of that name.
   [[nodiscard]] std::optional<ParameterId> find(std::string_view name) const;
   /// Copies the whole value, in the f32 of its owners, to `values`. Outside of passes; all ranks take part.

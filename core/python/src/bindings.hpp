@@ -120,6 +120,7 @@ void bind_learning_rate(nb::module_& module);
 void bind_ledger(nb::module_& module);
 void bind_lengths(nb::module_& module);
 void bind_session(nb::module_& module);
+void bind_sharded(nb::module_& module);
 void bind_deepspeed(nb::module_& module);
 void bind_snapshot(nb::module_& module);
 

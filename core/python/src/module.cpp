@@ -22,6 +22,7 @@ NB_MODULE(_core, module) {
   py::bind_ledger(module);
   py::bind_lengths(module);
   py::bind_session(module);
+  py::bind_sharded(module);
   py::bind_deepspeed(module);
   py::bind_snapshot(module);
 }

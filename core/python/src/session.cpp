@@ -77,9 +77,10 @@ nb::object last_evaluation(PySession& self) {
 
 void start(PySession& self, const GivenArray& lengths, const GivenArray& loss_tokens, const std::string& source,
            uint64_t content, const GivenPair& rows, const GivenArray& costs, const GivenArray& row_costs,
-           nb::object state) {
+           nb::object state, bool is_sharded) {
   const Config& config = self.within().config();
-  self.start(std::move(state), dataset_from(config, {lengths, loss_tokens, source, content, rows, costs, row_costs}));
+  self.start(std::move(state), dataset_from(config, {lengths, loss_tokens, source, content, rows, costs, row_costs}),
+             is_sharded);
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
@@ -107,9 +108,14 @@ void PySession::end() {
   if (is_of_another_process()) {
     static_cast<void>(session_.release());
     static_cast<void>(state_.release());
+    static_cast<void>(new std::shared_ptr<ShardedCore>(std::move(sharded_)));
     return;
   }
-  without_gil([this] { session_.reset(); });
+  without_gil([this] {
+    if (sharded_) sharded_->model.reset();
+    session_.reset();
+  });
+  sharded_.reset();
   state_.reset();
 }
 
@@ -140,11 +146,21 @@ void PySession::require_here() const {
               "in this one");
 }
 
-void PySession::start(nb::object state, std::shared_ptr<const PyDataset> dataset) {
+void PySession::start(nb::object state, std::shared_ptr<const PyDataset> dataset, bool is_sharded) {
   require_here();
   if (state_) throw Error(Status::kFailedPrecondition, "Session.start was called twice");
   auto brought = std::make_unique<PyState>(std::move(state), raised_);
-  call([&](Session& session) { session.start(dataset->get(), *brought); });
+  if (sharded_ && sharded_->model && !is_sharded) {
+    throw Error(Status::kFailedPrecondition,
+                "a model was cut over the ranks of this session: give Session.start what pliant.torch.shard returned");
+  }
+  if (is_sharded && (!sharded_ || !sharded_->model))
+    throw Error(Status::kFailedPrecondition, "the sharded model is of another session");
+  call([&](Session& session) {
+    if (!is_sharded) return session.start(dataset->get(), *brought);
+    session.start(dataset->get(), sharded_->model.value(), *brought);
+    sharded_->is_started = true;
+  });
   state_ = std::move(brought);
   dataset_ = std::move(dataset);
 }
@@ -250,7 +266,7 @@ void bind_session(nb::module_& module) {
           "reason"_a)
       .def("on_snapshot", &PySession::on_snapshot, "before"_a.none(), "after"_a.none())
       .def("start", &start, "lengths"_a.none(), "loss_tokens"_a.none(), "source"_a, "content"_a, "rows"_a.none(),
-           "costs"_a.none(), "row_costs"_a.none(), "state"_a.none())
+           "costs"_a.none(), "row_costs"_a.none(), "state"_a.none(), "is_sharded"_a = false)
       .def("renew_arrays", &PySession::renew_arrays);
   bind_next(session);
 }

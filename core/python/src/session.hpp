@@ -16,6 +16,7 @@
 #include "memory.hpp"
 #include "pliant/session.hpp"
 #include "raised.hpp"
+#include "sharded.hpp"
 
 namespace pliant::python {
 
@@ -94,7 +95,11 @@ class PySession : public Serial {
     return *session_;
   }
 
-  void start(nb::object state, std::shared_ptr<const PyDataset> dataset);
+  /// `is_sharded`: with the model that keep() was given last; `state` is the rest.
+  void start(nb::object state, std::shared_ptr<const PyDataset> dataset, bool is_sharded);
+  /// A sharded model was made of this session, which ends after it.
+  void keep(std::shared_ptr<ShardedCore> sharded) { sharded_ = std::move(sharded); }
+  [[nodiscard]] RaisedWithin& raised() { return raised_; }
   void renew_arrays();
   /// False at the end of the job.
   bool next();
@@ -122,7 +127,8 @@ class PySession : public Serial {
   RaisedWithin raised_;
   nb::object before_;
   nb::object after_;
-  std::unique_ptr<PyState> state_;  // outlives the session
+  std::unique_ptr<PyState> state_;        // outlives the session
+  std::shared_ptr<ShardedCore> sharded_;  // whose model ends before the session
   std::unique_ptr<Session> session_;
   std::shared_ptr<const PyDataset> dataset_;
   int64_t epoch_ = -1;          // of the last step

@@ -167,6 +167,22 @@ nb::object commit(PyStep& self) {
   return nb::cast(PyCommitted{self.owner, self.session, self.serial, *committed});
 }
 
+/// Passes of a sharded model begin: what a `with` block of the program throws is that of one attempt.
+void begin_attempt(PyStep& self) {
+  Step& step = self.in_hand();
+  static_cast<void>(self.session->ask([&](Session&) { return step.attempt([] {}); }));
+}
+
+/// True where the group changed. `exit_code`: of the error, as Python has it.
+bool give_up(PyStep& self, int status, const std::string& message, int exit_code) {
+  Step& step = self.in_hand();
+  Origin origin = Origin::kRun;
+  if (exit_code == 2) origin = Origin::kInput;
+  if (exit_code == 3) origin = Origin::kPlugin;
+  return self.session->call(
+      [&](Session&) { return step.give_up(Error(static_cast<Status>(status), message, origin)); });
+}
+
 struct PyComing {
   int64_t index;
   nb::object batch;
@@ -263,6 +279,8 @@ void bind_steps(nb::module_& module) {
             give<Step>(step, &Step::metric, &Step::metric, name, value, weight, rule);
           },
           "name"_a, "value"_a, "weight"_a = 1.0, "rule"_a = "mean")
+      .def("begin_attempt", &begin_attempt)
+      .def("give_up", &give_up, "status"_a, "message"_a, "exit_code"_a)
       .def("commit", &commit);
 }
 

@@ -322,6 +322,8 @@ struct Session::State {
   void tell_broken(const Error& error);
   /// Says what `error`, which leaves the session, refuses, where it asks the process to exit for that.
   void tell_refusal(const Error& error);
+  /// The passes of a sharded model since the attempt began end with `error`; Session::next tells the others.
+  void give_up_passes(Error error);
   /// What `work` returns. What it refuses is told to the agent and thrown on.
   template <class Work>
   auto or_tell(const Work& work) {

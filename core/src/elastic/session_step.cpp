@@ -417,30 +417,36 @@ void Session::State::tell_results() {
 bool Step::attempt(const std::function<void()>& work) {
   Session::State& s = *session_->state_;
   if (s.sharded != nullptr) static_cast<void>(s.sharded->take_touched());
-  const auto give_up = [&s](Error error) {
-    if (s.sharded == nullptr) return;
-    // What was read is written on other ranks, maybe: of the step they hold one part, and this rank another.
-    s.is_spoiled = s.sharded->take_touched() && s.verdict;
-    s.gave_up_itself = error.status() != Status::kAborted && error.status() != Status::kPeerLost;
-    s.sharded->abandon();
-    s.given_up = std::move(error);
-  };
   try {
     work();
     return true;
   } catch (const Error& error) {
-    give_up(error);
-    const bool lost = error.status() == Status::kAborted || error.status() == Status::kPeerLost;
-    if (s.sharded != nullptr && lost) return false;
-    s.tell_refusal(error);
+    if (give_up(error) && s.sharded != nullptr) return false;
     throw;
   } catch (const std::exception& error) {
-    give_up(Error(Status::kInternal, error.what()));
+    s.give_up_passes(Error(Status::kInternal, error.what()));
     throw;
   } catch (...) {
-    give_up(Error(Status::kInternal, "the program threw in its passes"));
+    s.give_up_passes(Error(Status::kInternal, "the program threw in its passes"));
     throw;
   }
+}
+
+bool Step::give_up(const Error& error) {
+  Session::State& s = *session_->state_;
+  s.give_up_passes(error);
+  const bool is_lost = error.status() == Status::kAborted || error.status() == Status::kPeerLost;
+  if (!is_lost || s.sharded == nullptr) s.tell_refusal(error);
+  return is_lost;
+}
+
+void Session::State::give_up_passes(Error error) {
+  if (sharded == nullptr) return;
+  // What was read is written on other ranks, maybe: of the step they hold one part, and this rank another.
+  is_spoiled = sharded->take_touched() && verdict;
+  gave_up_itself = error.status() != Status::kAborted && error.status() != Status::kPeerLost;
+  sharded->abandon();
+  given_up = std::move(error);
 }
 
 std::optional<Committed> Step::commit() {

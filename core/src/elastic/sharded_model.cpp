@@ -201,6 +201,10 @@ void ShardedModel::update(const std::function<void(const ShardRange&)>& each) {
   const State::Call call(state_->caller, "update");
   state_->runtime.update(each);
 }
+void ShardedModel::visit_owned(const std::function<void(const ShardRange&)>& each) {
+  const State::Call call(state_->caller, "visit_owned");
+  state_->runtime.visit_owned(each);
+}
 
 namespace {
 

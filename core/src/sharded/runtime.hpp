@@ -204,6 +204,8 @@ class Runtime {
   /// What this rank owns is of no step while it runs, and where it throws. Once after allow_update; throws
   /// kFailedPrecondition otherwise.
   void update(const std::function<void(const ShardRange&)>& each);
+  /// What this rank owns, to read it.
+  void visit_owned(const std::function<void(const ShardRange&)>& each);
   /// The step is committed and not skipped: its gradient may be applied. `takes_digests`: the update ends with those of
   /// digests(), which are wanted before the next one: what changes in between is seen then.
   void allow_update(bool takes_digests = false) {
@@ -400,6 +402,8 @@ class Runtime {
   [[nodiscard]] Event take_event();
   /// What is exchanged from now on comes after what the program has enqueued.
   void follow_program();
+  /// Every run that this rank owns, in order; `to_update`: with gradients, without what is frozen.
+  void for_each_owned(bool to_update, const std::function<void(const ShardRange&)>& each);
   /// Elements from `offset` of the flat space on. NULL: zeros.
   void measure(size_t micro_batch, uint64_t offset, const float* there, uint64_t count);
   void look_for_not_finite(size_t micro_batch, const float* values, uint64_t count);

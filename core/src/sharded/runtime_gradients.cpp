@@ -426,6 +426,31 @@ void Runtime::agree_on_costs() {
   coordinator_.set_costs(costs);
 }
 
+void Runtime::for_each_owned(bool to_update, const std::function<void(const ShardRange&)>& each) {
+  std::vector<float*> states(state_names_.size());
+  for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {
+    const ParameterRow& row = model.parameter(parameter);
+    if ((row.frozen && to_update) || row.elements == 0) continue;
+    for (const ShardPiece& piece : owners_[parameter].own) {
+      for (size_t i = 0; i < states.size(); ++i) states[i] = array(i + 1) + piece.shard_offset;
+      ShardRange range;
+      range.parameter = ParameterId{parameter};
+      range.first = static_cast<uint64_t>(piece.range.first) - row.offset;
+      range.count = static_cast<uint64_t>(piece.range.count);
+      range.weights = array(0) + piece.shard_offset;
+      if (to_update) range.gradient = sums_.total() + piece.shard_offset;
+      range.state = states;
+      each(range);
+    }
+  }
+}
+
+void Runtime::visit_owned(const std::function<void(const ShardRange&)>& each) {
+  require_group();
+  require_no_pass();
+  for_each_owned(false, each);
+}
+
 void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   require_group();
   if (!may_update_) {
@@ -436,24 +461,9 @@ void Runtime::update(const std::function<void(const ShardRange&)>& each) {
   require_no_pass();
   release_what_is_left();  // by a pass since the commit; it would stay as it was
   timed([this] { shards_.require_unchanged(); });
-  std::vector<float*> states(state_names_.size());
   may_update_ = false;  // and not before: an update that was refused is still owed
   shards_.begin_change();
-  for (uint32_t parameter = 0; parameter < model.parameters().size(); ++parameter) {
-    const ParameterRow& row = model.parameter(parameter);
-    if (row.frozen || row.elements == 0) continue;
-    for (const ShardPiece& piece : owners_[parameter].own) {
-      for (size_t i = 0; i < states.size(); ++i) states[i] = array(i + 1) + piece.shard_offset;
-      ShardRange range;
-      range.parameter = ParameterId{parameter};
-      range.first = static_cast<uint64_t>(piece.range.first) - row.offset;
-      range.count = static_cast<uint64_t>(piece.range.count);
-      range.weights = array(0) + piece.shard_offset;
-      range.gradient = sums_.total() + piece.shard_offset;
-      range.state = states;
-      each(range);
-    }
-  }
+  for_each_owned(true, each);
   follow_program();
   shards_.end_change(after_update_);
   if (std::exchange(digests_after_update_, false)) {

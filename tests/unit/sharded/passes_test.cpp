@@ -272,6 +272,44 @@ TEST_CASE("a balancer that changes who computes within a round changes no bit") 
   }
 }
 
+TEST_CASE(
+    "what a rank owns may be looked at outside of passes, frozen parameters too, and is all of the model over all "
+    "ranks") {
+  const Accelerator accelerator = test::open_host();
+  std::mutex mutex;
+  uint64_t seen = 0;
+  uint64_t all = 0;
+  test::run_healthy_ranks(accelerator, 3, [&](int32_t rank, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("eager"), accelerator, 0, program, stream, {"momentum"});
+    const Networks of(runtime, true);
+    const auto look = [&] {
+      uint64_t own = 0;
+      runtime.visit_owned([&](const ShardRange& range) {
+        own += range.count;
+        CHECK((range.weights != nullptr && range.gradient == nullptr && range.state.size() == 1));
+      });
+      return own;
+    };
+    CHECK(says(thrown_by([&] { look(); }), "has no group"));
+    runtime.enter_group(group);
+    runtime.initialise();
+    const uint64_t own = look();
+    std::vector<RowRange> rows;
+    begin_step(runtime, rank, 3, rows);
+    runtime.begin_pass(rows.empty() ? RowRange{} : rows.front());
+    CHECK(says(thrown_by([&] { look(); }), "was not ended"));
+    runtime.abandon();
+    {
+      const std::lock_guard lock(mutex);
+      seen += own;
+      all = runtime.model.elements();
+    }
+    runtime.leave_group();
+  });
+  CHECK(seen == all);
+}
+
 TEST_CASE("an update is made once, and only of a step that is committed and not skipped") {
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {

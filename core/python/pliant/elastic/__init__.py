@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from pliant._core import Busy, Committed
 from pliant.elastic._loader import Loader
-from pliant.elastic._session import ComingStep, Evaluation, Session, Step, run_worker
+from pliant.elastic._session import Attempt, ComingStep, Evaluation, Session, Step, run_worker
 from pliant.elastic._state import SavedState, StateArray, TrainerState, TrainingState
 
 __all__ = [
+    "Attempt",
     "Busy",
     "ComingStep",
     "Committed",

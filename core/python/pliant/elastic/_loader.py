@@ -110,9 +110,11 @@ class Loader:
         """A batch for each micro-batch of `step` that has rows, in order."""
         self._start_workers()
         self._forget(step.index)
-        coming = self._in_order(step)
         waiting: list[_Task] = []
         own = [rows for rows in step.micro_batches if rows]
+        if not own and step.micro_batches and self._session._wants_example():
+            own = [range(0, 1)]  # which counts nothing: this rank takes part in what the others gather
+        coming = self._in_order(step, own)
         for number in range(len(own)):
             while len(waiting) <= self._ahead:  # the one that is due, and those that are read ahead
                 following = next(coming, None)
@@ -123,11 +125,10 @@ class Loader:
             self._batches.pop((step.index, own[number]), None)  # a batch may be changed by who gets it; its samples stay
             yield batch.result()
 
-    def _in_order(self, step: Step) -> Iterator[tuple[int, Batch, range]]:
+    def _in_order(self, step: Step, own: list[range]) -> Iterator[tuple[int, Batch, range]]:
         """Micro-batches of this step, and of those that come."""
-        for rows in step.micro_batches:
-            if rows:
-                yield step.index, step.batch, rows
+        for rows in own:
+            yield step.index, step.batch, rows
         ahead = 1
         while self._num_workers:
             coming = self._session.coming(ahead)

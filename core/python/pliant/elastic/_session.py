@@ -70,11 +70,13 @@ class ComingStep:
 class Step:
     """One attempt at one step, until `Session.next` is called again: then it may still be read, and takes no calls."""
 
-    __slots__ = ("_core", "_session")
+    __slots__ = ("_attempt", "_core", "_is_lost", "_session")
 
     def __init__(self, core: _core.Step, session: Session) -> None:
         self._core = core
         self._session = session
+        self._attempt: Attempt | None = None  # under way
+        self._is_lost = False  # its passes were given up
 
     @property
     def index(self) -> int:
@@ -89,7 +91,8 @@ class Step:
     @property
     def micro_batches(self) -> tuple[range, ...]:
         """This rank's rows, as positions in `batch`: a range for each micro-batch, which is computed at once. Empty when the batch is short and
-        this rank owns none; `commit` must be called all the same."""
+        this rank owns none; `commit` must be called all the same. Of a model that is cut over the ranks all have as many, and the last ones may
+        have no rows: `commit` sees to them."""
         return self._core.micro_batches
 
     @property
@@ -162,6 +165,14 @@ class Step:
         digits and any of ".-_/:", for one that was given with another rule, and after `commit`: see `Session.evaluated`."""
         self._core.metric(name, value, weight, rule)
 
+    def attempt(self) -> Attempt:
+        """`with step.attempt():` around the calls of a model that is cut over the ranks (`pliant.torch.shard`), before the commit and, for evaluation,
+        after it. Where the group changes meanwhile, the block is left early and quietly, `commit` gives None, and the session hands out the step
+        again. Any other exception comes out, as from every block; a program that catches it goes on with the session's next step, which is
+        this one again on all ranks. Of a state that is whole on every rank nothing waits in there, and nothing changes.
+        """
+        return Attempt(self)
+
     def commit(self) -> Committed | None:
         """Reduces, votes and waits for the verdict. None: the group changed first, or [run] on_nonfinite = "skip" leaves out the update of this
         step; go on with the next one, which may be this step again. Else the step is final, and the program MUST apply the gradient before it
@@ -170,6 +181,49 @@ class Step:
         An exception that comes out of a call whose step is final, an interrupt say, leaves the update undone: the session hands out no more
         steps then, and the process should end. Another worker takes its place."""
         return self._session._commit(self)
+
+
+class Attempt:
+    """What `Step.attempt` gives. `is_complete`: the block came to its end."""
+
+    __slots__ = ("_step", "is_complete")
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.is_complete = False
+
+    def __enter__(self) -> Attempt:
+        step = self._step
+        if step._is_lost:
+            raise Error(f"an attempt of step {step.index} was given up: go on with the next step of the session", Status.FAILED_PRECONDITION)
+        step._core.begin_attempt()
+        begin = getattr(step._session._state, "begin_attempt", None)
+        if begin is not None:
+            begin(step)
+        step._attempt = self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> bool:
+        step = self._step
+        step._attempt = None
+        end = getattr(step._session._state, "end_attempt", None)
+        if end is None:
+            self.is_complete = error is None
+            return False
+        broken = end()
+        ended_by = error or broken
+        if ended_by is None:
+            self.is_complete = True
+            return False
+        step._is_lost = True
+        if isinstance(ended_by, Error):
+            is_lost = step._core.give_up(int(ended_by.status), ended_by.message, ended_by.exit_code)
+        else:
+            is_lost = step._core.give_up(int(Status.INTERNAL), f"{type(ended_by).__name__}: {ended_by}", 1)
+        if error is None and not is_lost:
+            raise Error(f"a pass has ended with {type(ended_by).__name__}: {ended_by}; all ranks make step {step.index} again",
+                        Status.FAILED_PRECONDITION) from ended_by
+        return is_lost
 
 
 class Session(Iterator[Step]):
@@ -185,6 +239,7 @@ class Session(Iterator[Step]):
         self._committed: Callable[[Step, Committed], None] | None = None
         self._agent: _torchrun.Agent | None = None
         self._store: Any = None  # of torchrun, while it may be needed
+        self._finish: Callable[[Step], None] | None = None
         self._undone: int | None = None  # a step that is final and whose update an exception has kept from being made
 
     @classmethod
@@ -296,11 +351,12 @@ class Session(Iterator[Step]):
         attach = getattr(state, "attach", None)
         if attach is not None:
             attach(self)
-        self._core.start(lengths, loss_tokens, source, content, rows, costs, row_costs, state)
+        self._core.start(lengths, loss_tokens, source, content, rows, costs, row_costs, state, getattr(state, "sharded", None) is not None)
         self._state = state
         self._begin = getattr(state, "begin", None)
         self._backward = getattr(state, "backward", None)
         self._committed = getattr(state, "committed", None)
+        self._finish = getattr(state, "finish", None)
 
     def renew_arrays(self) -> None:
         """Asks the state for its arrays again, whose memory has moved. Names, types and shapes are as at `start`: Raises Error
@@ -344,8 +400,23 @@ class Session(Iterator[Step]):
         be called before `start`."""
         return Loader(self, dataset, collate, num_workers, **options)
 
+    def _wants_example(self) -> bool:
+        """A rank without rows in this step is to compute some all the same."""
+        wants = getattr(self._state, "wants_example", None)
+        return wants is not None and bool(wants())
+
     def _commit(self, step: Step) -> Committed | None:
+        if step._is_lost:
+            return None
         was_final = step._core.is_final
+        if self._finish is not None and step.pending is not None:
+            if step._attempt is not None:
+                self._finish(step)
+            else:
+                with step.attempt():
+                    self._finish(step)
+            if step._is_lost:
+                return None
         try:
             committed = step._core.commit()
             if committed is not None and self._committed is not None:

@@ -65,6 +65,15 @@ class TrainerState(TrainingState, Protocol):
         """Computes the gradient of `loss_sum`, the summed loss over `rows`, and hands it over: `step.add(rows, float(loss_sum), gradient)`, or
         `step.add_piece` for each piece and `step.add(rows, float(loss_sum))`. `Step.backward` calls it with the micro-batch that is next."""
 
+    def finish(self, step: Step) -> None:
+        """`Step.commit` calls it where micro-batches are left: of a state that is cut over the ranks some may have no rows."""
+
+    def begin_attempt(self, step: Step) -> None:
+        """`with step.attempt():` begins."""
+
+    def end_attempt(self) -> BaseException | None:
+        """It ends. Gives what has ended a pass in it, whoever caught that."""
+
     def committed(self, step: Step, committed: Committed) -> None:
         """The step is final: `Step.commit` calls it before it returns. It puts the mean gradient where the optimizer looks for it, or updates
         the weights itself. After an exception of it the worker does not hold the state of the job: the session hands out no more steps."""

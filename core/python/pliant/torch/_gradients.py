@@ -1,11 +1,13 @@
 """The gradients of a model in one piece of memory for each type of its parameters."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from pliant import _core
 from pliant._errors import Error, Status
 
 # In the order in which they follow one another in the gradient. All are added in float32.
@@ -108,6 +110,21 @@ class Gradients:
             wanted = view if parameter.requires_grad else None
             if parameter.grad is not wanted:
                 parameter.grad = wanted
+
+    def scale(self, by: float) -> None:
+        for buffer in self._buffers:
+            buffer.mul_(by)
+
+    def norm(self, mean: Any, parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> float:
+        """Of `mean`, as `put` has it. `parameters`: all of the model, in its order; what has no gradient counts as zeros."""
+        if len(self._buffers) == 1 and len(self._slots) == len(parameters):
+            return math.sqrt(_core._squared_norm(int(mean.ctypes.data), mean.size))
+        whole, parts, first = torch.from_numpy(mean), {}, 0
+        for slot in self._slots:
+            parts[slot.name] = whole[first : first + slot.parameter.numel()]
+            first += slot.parameter.numel()
+        flat = torch.cat([parts.get(name, torch.zeros(parameter.numel())) for name, parameter in parameters])
+        return math.sqrt(_core._squared_norm(flat.data_ptr(), flat.numel()))
 
 
 def _moved(name: str, parameter: torch.Tensor) -> Error:

@@ -3,18 +3,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from pliant._core import Scaling
 from pliant._errors import Error, Status
 from pliant.torch import _deterministic, _optimizers
 from pliant.torch._buffers import Buffers
 from pliant.torch._early import EarlyPieces
 from pliant.torch._gradients import Gradients
-from pliant.torch._scheduler import NamedRates, _apply, _base_of, _scale_moments
+from pliant.torch._rates import Rates, other
+from pliant.torch._scheduler import _scale_moments
 
 # Type of an array in a state, and what elements of torch's type there are in one element of it: a type that a state has not is held as
 # parts that it has.
@@ -60,8 +59,7 @@ class State:
         """`trains`: with memory for gradients."""
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
             raise Error("DistributedDataParallel adds gradients itself: give pliant.torch.state the model inside, ddp.module")
-        if scheduler is not None and optimizer is None:
-            raise Error("a scheduler without its optimizer")
+        self._rates = Rates(optimizer, scheduler)
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler
@@ -78,10 +76,9 @@ class State:
         if optimizer is not None:
             _optimizers.check_groups(optimizer, self._names)
             _optimizers.make_state(optimizer, {id(self._parameters[name]): name for name in self._trained}, initialise)
-        self._rates: NamedRates | None = None  # where there is an optimizer
         self._groups = 0 if optimizer is None else sum(len(group["params"]) for group in optimizer.param_groups)
         self._entries: dict[Any, dict[str, Any]] = {}  # the optimizer's state, as it was when the session asked for the arrays
-        self._base: list[dict[str, Any]] | None = None  # what the groups had before the rates of the step under way were set
+        self._mean: Any = None  # gradient of the last committed step
         self._warned: set[str] = set()
         self._is_deterministic = False
         self._bucket = 0  # elements that are worth handing in before backward has ended; 0: none are
@@ -89,7 +86,6 @@ class State:
         self._seed = 0
         self._is_new = True  # no forward was looked at
         self._places: list[tuple[str, Any, str, torch.Tensor, int]] = []  # of the arrays, as the session knows them: who holds which tensor, where
-        self._set: list[dict[str, Any]] = []  # what the groups were given for the step under way
         self._gradients.zero()
         self.save()  # what cannot be saved is said now
         _require_apart(self._tensors())
@@ -100,7 +96,7 @@ class State:
         """The session that this is the state of begins."""
         self._seed = int(session.seed)
         self._is_deterministic = bool(session.config.run.deterministic)
-        self._read_rates(session.config.lr.groups)
+        self._rates.begin(session.config.lr.groups)
         accelerator = session.accelerator
         if self._gradients.device.type != ("cuda" if accelerator == "cuda" else "cpu"):
             raise Error(f"the model is on {self._gradients.device}, and [accelerator] use = \"{accelerator}\": move the one or set the other",
@@ -137,25 +133,18 @@ class State:
         self._require_same_places()
         kept: dict[str, Any] = {"format": _FORMAT}
         if self.optimizer is not None:
-            kept["optimizer"] = type(self.optimizer).__name__
             kept["numbers"] = _optimizers.numbers_of(self.optimizer, self._names)
-            kept["groups"] = [{key: _optimizers.plain(value, key) for key, value in group.items() if key not in ("params", "param_names")}
-                              for group in self.optimizer.param_groups]
-        if self.scheduler is not None:
-            kept["scheduler"] = _optimizers.plain(self.scheduler.state_dict(), f"what {type(self.scheduler).__name__} keeps")
+        self._rates.save(kept)
         return json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
 
     def load(self, blob: Any) -> None:
         """What `save` gave, on this rank or another. The arrays are there already."""
-        self._base = None
+        self._rates.drop()
         kept = _read(blob)
+        self._rates.require_like(kept)
         if self.optimizer is not None:
-            self._load_optimizer(kept)
-        if (kept.get("scheduler") is None) != (self.scheduler is None):
-            raise _other("has a scheduler, and this program has none" if self.scheduler is None else "has no scheduler, and this program has one")
-        if self.scheduler is not None:
-            before = self.scheduler.state_dict()
-            self.scheduler.load_state_dict(_optimizers.like(before, kept["scheduler"]))
+            self._load_numbers(kept["numbers"])
+        self._rates.load(kept)
 
     def begin(self, step: Any) -> None:
         """A step is handed out, maybe again."""
@@ -195,28 +184,24 @@ class State:
     def committed(self, step: Any, committed: Any) -> None:
         """The step is final: `.grad` of each parameter is its part of the mean gradient, and the groups have the rates of the step."""
         self._gradients.put(torch.from_numpy(committed.gradient))
-        if self.optimizer is None:
-            return
-        self._base = [_base_of(group) for group in self.optimizer.param_groups]
-        rates = [base["lr"] if self._rates is None else self._rates.base(number, base["lr"]) for number, base in enumerate(self._base)]
-        scalings: list[Scaling] = [step.scaling(rate) if rate > 0 else step.scaling() for rate in rates]
-        for group, base, scaling in zip(self.optimizer.param_groups, self._base, scalings):
-            _apply(group, base, scaling)
-        self._set = [_base_of(group) for group in self.optimizer.param_groups]
-        if scalings:
-            _scale_moments(self.optimizer, (scalings[0].momentum_buffer, scalings[0].second_moment), self._warned)
+        self._mean = committed.gradient
+        moments = self._rates.set(step)
+        if self.optimizer is not None:
+            _scale_moments(self.optimizer, moments, self._warned)
+
+    def clip_grad_norm_(self, max_norm: float) -> float:
+        """Scales the mean gradient of the step that was committed, where its norm is above `max_norm`, and gives the norm it had: of all parameters, in
+        an order of additions of Pliant's, so that a model which is cut over the ranks (`pliant.torch.shard`) gets the same bits."""
+        if self._mean is None:
+            raise Error("clip_grad_norm_ comes after a commit() that returned a value, and before the next step", Status.FAILED_PRECONDITION)
+        norm = self._gradients.norm(self._mean, list(self._parameters.items()))
+        scale = clip_scale(norm, max_norm)
+        if scale != 1:
+            self._gradients.scale(scale)
+        self._mean = None
+        return norm
 
     # Inside.
-
-    def _read_rates(self, groups: Mapping[str, float]) -> None:
-        if self.optimizer is None:
-            return
-        self._rates = NamedRates(groups, self.optimizer)
-        unused = self._rates.unused(self.optimizer)
-        if unused:
-            named = [str(group["name"]) for group in self.optimizer.param_groups if "name" in group]
-            raise Error(f"[lr.groups] has {', '.join(unused)}, and no group of the optimizer has that name: "
-                        + (f"they are {', '.join(named)}" if named else 'give groups a "name"'), Status.NOT_FOUND, 2)
 
     def _open(self, step: Any) -> None:
         """The step's next micro-batch, if there is one, is computed from here on."""
@@ -228,23 +213,8 @@ class State:
         _deterministic.seed_generators(self._seed, step.index, rows[0])
 
     def _settle(self) -> None:
-        """The update of the last committed step was made: the groups get back what they had, and the scheduler goes on."""
-        if self._base is None:
-            return
-        base, self._base = self._base, None
-        for number, (group, before, given) in enumerate(zip(self.optimizer.param_groups, base, self._set)):
-            for name, value in _base_of(group).items():
-                if value != given[name]:
-                    raise Error(f"{name!r} of group {number} of the optimizer was changed after commit(), to which it belongs from there to the next step: "
-                                "give a scheduler to pliant.torch.state(..., scheduler=), which calls it, and change rates before commit()",
-                                Status.FAILED_PRECONDITION)
-            for name, value in before.items():
-                if isinstance(group[name], torch.Tensor):
-                    group[name].fill_(value)
-                else:
-                    group[name] = value
-        if self.scheduler is not None:
-            self.scheduler.step()
+        self._rates.settle()
+        self._mean = None
 
     def _held(self) -> list[tuple[str, Any, str, torch.Tensor]]:
         """Name of the array, the mapping that holds the tensor, under which key, and it: in an order that all ranks have."""
@@ -264,25 +234,15 @@ class State:
     def _tensors(self) -> list[tuple[str, torch.Tensor]]:
         return [(name, tensor) for name, _, _, tensor in self._held()]
 
-    def _load_optimizer(self, kept: dict[str, Any]) -> None:
-        kind = type(self.optimizer).__name__
-        if kept.get("optimizer") != kind:
-            raise _other(f"is of {kept.get('optimizer') or 'no optimizer'}, and this program has {kind}")
-        groups = kept["groups"]
-        if len(groups) != len(self.optimizer.param_groups):
-            raise _other(f"has {len(groups)} parameter groups, and this program's optimizer {len(self.optimizer.param_groups)}")
-        found = kept["numbers"]
+    def _load_numbers(self, found: dict[str, Any]) -> None:
         for parameter, entries in self.optimizer.state.items():
             name = self._names[id(parameter)]
             for key, value in entries.items():
                 if value is None or not _optimizers.is_number(value):
                     continue
                 if key not in found.get(name, ()):
-                    raise _other(f"has no {key!r} of {name}")
+                    raise other(f"has no {key!r} of {name}")
                 entries[key] = _optimizers.like(value, found[name][key])
-        for group, saved in zip(self.optimizer.param_groups, groups):
-            for key, value in saved.items():
-                group[key] = _optimizers.like(group.get(key), value)
 
     def _require_same_parameters(self, thoroughly: bool) -> None:
         for home, name, parameter, full in self._homes:
@@ -371,5 +331,7 @@ def _read(blob: Any) -> dict[str, Any]:
     return made
 
 
-def _other(how: str) -> Error:
-    return Error(f"the state {how}", Status.FAILED_PRECONDITION)
+def clip_scale(norm: float, max_norm: float) -> float:
+    if not max_norm > 0:
+        raise Error(f"max_norm is {max_norm}; it must be above 0", Status.OUT_OF_RANGE)
+    return max_norm / norm if norm > max_norm else 1.0

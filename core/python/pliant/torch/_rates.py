@@ -1,0 +1,102 @@
+"""The groups of an optimizer and their scheduler in an elastic job: rates of one step, and what is kept of them."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pliant._core import Scaling
+from pliant._errors import Error, Status
+from pliant.torch import _optimizers
+from pliant.torch._scheduler import NamedRates, _apply, _base_of
+
+
+def other(how: str) -> Error:
+    return Error(f"the state {how}", Status.FAILED_PRECONDITION)
+
+
+class Rates:
+    """Either may be None; a scheduler needs its optimizer."""
+
+    def __init__(self, optimizer: Any, scheduler: Any) -> None:
+        if scheduler is not None and optimizer is None:
+            raise Error("a scheduler without its optimizer")
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self._named: NamedRates | None = None  # once a session says what [lr.groups] has
+        self._base: list[dict[str, Any]] | None = None  # what the groups had before the rates of the step under way were set
+        self._set: list[dict[str, Any]] = []  # what they were given for it
+
+    def begin(self, groups: Mapping[str, float]) -> None:
+        """A session begins, whose config has these base rates in [lr.groups]."""
+        if self.optimizer is None:
+            return
+        self._named = NamedRates(groups, self.optimizer)
+        unused = self._named.unused(self.optimizer)
+        if unused:
+            named = [str(group["name"]) for group in self.optimizer.param_groups if "name" in group]
+            raise Error(f"[lr.groups] has {', '.join(unused)}, and no group of the optimizer has that name: "
+                        + (f"they are {', '.join(named)}" if named else 'give groups a "name"'), Status.NOT_FOUND, 2)
+
+    def set(self, step: Any) -> tuple[float, float]:
+        """The step is final: the groups have its rates. Gives the factors of first and second moments."""
+        if self.optimizer is None:
+            return 1.0, 1.0
+        self._base = [_base_of(group) for group in self.optimizer.param_groups]
+        rates = [base["lr"] if self._named is None else self._named.base(number, base["lr"]) for number, base in enumerate(self._base)]
+        scalings: list[Scaling] = [step.scaling(rate) if rate > 0 else step.scaling() for rate in rates]
+        for group, base, scaling in zip(self.optimizer.param_groups, self._base, scalings):
+            _apply(group, base, scaling)
+        self._set = [_base_of(group) for group in self.optimizer.param_groups]
+        return (scalings[0].momentum_buffer, scalings[0].second_moment) if scalings else (1.0, 1.0)
+
+    def settle(self) -> None:
+        """The update of the last committed step was made: the groups get back what they had, and the scheduler goes on."""
+        if self._base is None:
+            return
+        base, self._base = self._base, None
+        for number, (group, before, given) in enumerate(zip(self.optimizer.param_groups, base, self._set)):
+            for name, value in _base_of(group).items():
+                if value != given[name]:
+                    raise Error(f"{name!r} of group {number} of the optimizer was changed after commit(), to which it belongs from there to the next step: "
+                                "give a scheduler to pliant.torch.state(..., scheduler=), which calls it, and change rates before commit()",
+                                Status.FAILED_PRECONDITION)
+            for name, value in before.items():
+                if isinstance(group[name], torch.Tensor):
+                    group[name].fill_(value)
+                else:
+                    group[name] = value
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+    def drop(self) -> None:
+        """The groups are about to be others."""
+        self._base = None
+
+    def save(self, kept: dict[str, Any]) -> None:
+        if self.optimizer is not None:
+            kept["optimizer"] = type(self.optimizer).__name__
+            kept["groups"] = [{key: _optimizers.plain(value, key) for key, value in group.items() if key not in ("params", "param_names")}
+                              for group in self.optimizer.param_groups]
+        if self.scheduler is not None:
+            kept["scheduler"] = _optimizers.plain(self.scheduler.state_dict(), f"what {type(self.scheduler).__name__} keeps")
+
+    def require_like(self, kept: dict[str, Any]) -> None:
+        if self.optimizer is None:
+            return
+        kind = type(self.optimizer).__name__
+        if kept.get("optimizer") != kind:
+            raise other(f"is of {kept.get('optimizer') or 'no optimizer'}, and this program has {kind}")
+        if len(kept["groups"]) != len(self.optimizer.param_groups):
+            raise other(f"has {len(kept['groups'])} parameter groups, and this program's optimizer {len(self.optimizer.param_groups)}")
+
+    def load(self, kept: dict[str, Any]) -> None:
+        for group, saved in zip(() if self.optimizer is None else self.optimizer.param_groups, kept.get("groups", ())):
+            for key, value in saved.items():
+                group[key] = _optimizers.like(group.get(key), value)
+        if (kept.get("scheduler") is None) != (self.scheduler is None):
+            raise other("has a scheduler, and this program has none" if self.scheduler is None else "has no scheduler, and this program has one")
+        if self.scheduler is not None:
+            before = self.scheduler.state_dict()
+            self.scheduler.load_state_dict(_optimizers.like(before, kept["scheduler"]))

@@ -1,0 +1,148 @@
+"""a PyTorch model that is cut over workers has the weights of the whole one, to the bit, and workers that do other things are named."""
+import concurrent.futures
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+BIN = pathlib.Path(os.environ["PLIANT_TEST_BIN"])
+SAMPLES = pathlib.Path(os.environ["PLIANT_TEST_SOURCE"]) / "samples"
+STEPS = 6
+SMALL = ["app.dim=16", "app.heads=2", "app.layers=2", "app.max_sequence=64", "app.dropout=0.1", "app.warmup_steps=3", "app.clip_norm=0.5",
+         "sampler.best_fit.max_tokens=64", f"run.max_steps={STEPS}", "run.snapshot_every=2"]
+WORDS = ["It is", "a truth", "universally", "acknowledged", "that", "a single man", "must be", "in want of", "a wife"]
+THOROUGH = os.environ.get("PLIANT_THOROUGH_TESTS") == "1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("torch_shard")
+    sentences = [" ".join(words) + "." for words in itertools.islice(itertools.permutations(WORDS, 3), 400)]
+    (made / "text").write_text("\n\n".join(" ".join(sentences[i : i + 5]) for i in range(0, 400, 5)))
+    return made
+
+
+def run(folder, config, sets, *arguments):
+    command = [BIN / "pliant", "run", config, "--json", *itertools.chain(*(("--set", one) for one in sets)), *arguments]
+    environment = dict(os.environ, PATH=os.pathsep.join([str(BIN.parent / "libexec/python"), os.environ["PATH"]]))
+    done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=150, check=False)
+    logs = "\n".join(f"{file}: {file.read_text()}" for file in folder.glob("pliant-runs/*/latest/logs/[0-9]*") if file.is_file())
+    summary = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {}
+    return done, summary, done.stderr + logs
+
+
+def weights_of(folder, name, sets, *arguments):
+    """Of the job's last snapshot, by the model's names, and its summary."""
+    done, summary, said = run(folder, SAMPLES / "torch_lm/pliant.toml", [*SMALL, f"app.text={folder}/text", f"run.name={name}", *sets], *arguments)
+    assert done.returncode == 0, said
+    file = folder / f"{name}.safetensors"
+    exported = subprocess.run([BIN / "pliant", "snapshot", "export", folder / "pliant-runs" / name / "latest", "-o", file], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+    assert exported.returncode == 0, exported.stdout
+    content = file.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    made = {}
+    for key, tensor in header.items():
+        if key != "__metadata__" and not key.startswith("optimizer."):
+            begin, end = tensor["data_offsets"]
+            made[key.removeprefix("model.")] = content[8 + size + begin : 8 + size + end]
+    return made, summary
+
+
+def cut(workers, coordinator="planned"):
+    return [f"run.workers={workers}", f"coordinator.use={coordinator}"]
+
+
+def test_the_weights_are_those_of_the_whole_model_at_every_number_of_workers_and_after_a_death(folder):
+    jobs = {"whole": ["run.workers=1"], "killed": cut(3)}
+    if THOROUGH:
+        jobs.update({f"{coordinator}_{workers}": cut(workers, coordinator) for workers, coordinator in [(1, "eager"), (2, "zero3"), (4, "planned")]})
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        made = {name: pool.submit(weights_of, folder, name, sets, *(["--inject", "kill:rank=1,step=3"] if name == "killed" else []))
+                for name, sets in jobs.items()}
+    whole, _ = made["whole"].result()
+    assert len(whole) == 28
+    for name in jobs:
+        weights, summary = made[name].result()
+        assert weights == whole, name
+        assert summary["steps"] == STEPS and summary["samples_repeated"] == 0, name
+    assert made["killed"].result()[1]["restarts"] == 1
+
+
+WORKER = """
+import json, pathlib, sys
+import torch
+import pliant.elastic, pliant.torch
+sys.path.insert(0, {sample!r})
+import train as sample
+
+
+class Model(sample.Model):
+    order = (0, 1, 2, 3)
+
+    def forward(self, batch):
+        x = self.embedding(batch[:, :-1].clamp(min=0))
+        for number in self.order:
+            x = self.blocks[number](x)
+        return torch.nn.functional.cross_entropy(self.head(x).flatten(0, 1), batch[:, 1:].flatten(), reduction="sum")
+
+
+def main(session):
+    model, data = Model(32, 4, device="meta"), sample.Sentences()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    state = pliant.torch.shard(model, optimizer, session=session)
+    session.start(data.lengths, loss_tokens=[n - 1 for n in data.lengths], state=state)
+    loader = session.loader(data, sample.collate)
+    thrown = set()
+    for step in session:
+        try:
+            with step.attempt():
+                for batch in loader.of(step):
+                    if step.rank == 1 and step.index == 1 and "forward" not in thrown:
+                        thrown.add("forward")
+                        model(batch[:, :3] + 99)
+                    loss = model(batch)
+                    if step.rank == 0 and step.index == 2 and "hook" not in thrown:
+                        thrown.add("hook")
+                        loss.register_hook(lambda _: 1 / 0)
+                    step.backward(loss)
+        except (IndexError, ZeroDivisionError):
+            continue
+        if not step.commit():
+            continue
+        optimizer.step()
+        if step.index == 3:
+            with step.attempt() as tried:
+                whole = state.state_dict()
+                with torch.no_grad():
+                    loss = float(model(sample.collate([data[0]])))
+            assert tried.is_complete
+            elements = sum(one.numel() for one in whole.values())
+            said = dict(rank=step.rank, loss=loss, sum=float(sum(one.double().sum() for one in whole.values())), elements=elements, memory=state.memory,
+                        thrown=sorted(thrown))
+            pathlib.Path(f"said-{{step.rank}}").write_text(json.dumps(said))
+            model.order = (0, 1, 2, 3) if step.rank != 1 else (0, 2, 1, 3)
+
+
+sys.exit(pliant.elastic.run_worker(main))
+"""
+
+
+def test_exceptions_leave_the_group_whole_and_a_worker_that_visits_other_modules_is_named(folder):
+    (folder / "worker.py").write_text(WORKER.format(sample=str(SAMPLES / "torch_shard")))
+    (folder / "other.toml").write_text((SAMPLES / "torch_shard/pliant.toml").read_text())
+    done, summary, said = run(folder, folder / "other.toml", ["run.workers=3", "run.name=other"], "--", "python3", "worker.py")
+    assert done.returncode != 0
+    assert "step 4 is not committed: rank 1 entered blocks.2 (forward) as visit" in said and "entered blocks.1 (forward)" in said, said
+    told = [json.loads((folder / f"said-{rank}").read_text()) for rank in range(3)]
+    assert [one["thrown"] for one in told] == [["hook"], ["forward"], []]
+    assert len({(one["loss"], one["sum"]) for one in told}) == 1
+    for kind in ("weights", "sums", "state"):
+        bytes_of_all = sum(one["memory"][kind] for one in told)
+        assert max(one["memory"][kind] for one in told) < 0.5 * bytes_of_all, kind
+    assert sum(one["memory"]["weights"] for one in told) < 1.2 * 4 * told[0]["elements"]
