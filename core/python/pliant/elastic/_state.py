@@ -72,7 +72,7 @@ class TrainerState(TrainingState, Protocol):
         """`with step.attempt():` begins."""
 
     def end_attempt(self) -> BaseException | None:
-        """It ends. Gives what has ended a pass in it, whoever caught that."""
+        """It ends. Gives what has ended a pass in it, also where the program has caught that."""
 
     def committed(self, step: Step, committed: Committed) -> None:
         """The step is final: `Step.commit` calls it before it returns. It puts the mean gradient where the optimizer looks for it, or updates

@@ -1,4 +1,4 @@
-"""Passes over a sharded model: its modules are entered and left as they are called, forward, backward and where they are computed anew."""
+"""Passes over a sharded model: its modules are entered and left as they are called, forward, backward and where they are computed once more."""
 from __future__ import annotations
 
 import dataclasses
@@ -22,8 +22,8 @@ class _Call:
         self.unit = unit
         self.around = around  # calls that this one lies in, the outermost first
         self.number = number  # of the pass
-        self.is_watched = torch.is_grad_enabled()  # else its forward is computed anew before its backward, or it has none
-        self.is_running = False  # its backward computes; else it is entered because its forward is computed anew
+        self.is_watched = torch.is_grad_enabled()  # else its forward is computed again before its backward, or it has none
+        self.is_running = False  # its backward computes; else it is entered because its forward is computed again
         self.is_done = False
 
 
@@ -78,7 +78,7 @@ class Passes:
     def call(self, unit: Unit, forward: Callable[..., Any], arguments: Any, named: Any) -> Any:
         self._require_attempt()
         if self._in_backward:
-            return self._call_anew(unit, forward, arguments, named)
+            return self._call_again(unit, forward, arguments, named)
         is_outermost = not self.kind
         try:
             if is_outermost:
@@ -120,7 +120,7 @@ class Passes:
                     raise Error(f"parameter {slot.name} of the model is another one than when pliant.torch.shard was called: load values with load_state_dict",
                                 Status.FAILED_PRECONDITION)
 
-    def _call_anew(self, unit: Unit, forward: Callable[..., Any], arguments: Any, named: Any) -> Any:
+    def _call_again(self, unit: Unit, forward: Callable[..., Any], arguments: Any, named: Any) -> Any:
         """A forward within backward, as torch.utils.checkpoint makes it. It may be left before its end, by an exception of torch's own."""
         if not torch.is_grad_enabled():
             self._enter(unit, "recompute")
@@ -196,7 +196,7 @@ class Passes:
         if call.is_running or call.is_done:
             return
         if call not in self._open:
-            # Of the same unit another call is open where its forward was computed anew for this backward.
+            # Of the same unit another call is open where its forward was computed again for this backward.
             again = next((one for one in self._open if one.unit is call.unit and not one.is_running), None)
             if again is None:
                 self._enter_backward(call)

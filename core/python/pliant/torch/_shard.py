@@ -368,7 +368,7 @@ class ShardedState:
 
 
 class _FirstValues:
-    """First values of parameters, by name. Those that the model had lie in a file without a name: a job may begin anew, and no rank is to hold a
+    """First values of parameters, by name. Those that the model had lie in a file without a name: a job may begin again, and no rank is to hold a
     model."""
 
     def __init__(self, model: torch.nn.Module, parameters: Mapping[str, torch.nn.Parameter], initialise: Initialise | None, seed: int) -> None:
@@ -393,7 +393,7 @@ class _FirstValues:
             self._makers[name] = (prefix, key, module)
 
     def keep(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
-        """What is not made anew each time."""
+        """What is not made again each time."""
         for name, parameter in parameters.items():
             if self._initialise is None and name not in self._makers:
                 self.replace(name, parameter.detach())

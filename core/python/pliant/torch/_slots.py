@@ -21,7 +21,7 @@ def _address_of_storage(tensor: torch.Tensor) -> int:
 
 
 def over(address: int, elements: int, dtype: torch.dtype, shape: Any) -> torch.Tensor:
-    """A tensor over memory that somebody else keeps."""
+    """A tensor over memory that it does not keep."""
     if elements == 0:
         return torch.empty(shape, dtype=dtype)
     memory = (ctypes.c_char * (elements * _width(dtype))).from_address(address)
@@ -76,7 +76,7 @@ _absent = _Absent()
 
 
 def reserve(size: int) -> None:
-    """The largest of the parameters to come has so many bytes."""
+    """The largest of the parameters to come has `size` bytes."""
     _absent.of(size)
 
 

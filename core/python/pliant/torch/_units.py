@@ -33,7 +33,7 @@ class Unit:
 
 
 class Guarded(OrderedDict):  # type: ignore[type-arg]
-    """The parameters of a module by name. One that is not whole is given to nobody who computes."""
+    """The parameters of a module by name. One that is not whole is given to no module that computes."""
 
     def __init__(self, parameters: Any, require: Callable[[Any], None]) -> None:
         super().__init__(parameters)
