@@ -89,7 +89,7 @@ class ShardedModel:
         self.entered.append((module, direction))
         for number in own:
             if number not in self.whole:
-                self.whole[number] = self.weights[number].clone()
+                self.whole[number] = self._whole(number)
             if direction == "forward" and self.pass_kind == "training":
                 self.uses[number] = self.uses.get(number, 0) + 1
 
@@ -116,8 +116,12 @@ class ShardedModel:
         made = []
         for number in numbers:
             assert not self.frozen[number] and number not in self.reduced
-            made.append(self.gradients.setdefault(number, torch.zeros_like(self.weights[number])).data_ptr())
+            zeros = torch.zeros(self.weights[number].shape, dtype=getattr(torch, self.reduce_dtype))
+            made.append(self.gradients.setdefault(number, zeros).data_ptr())
         return made
+
+    def _whole(self, number):
+        return self.weights[number].to(getattr(torch, self.compute_dtype), copy=True)
 
     def _reduce(self, number, values):
         self.reduced.add(number)
@@ -157,7 +161,7 @@ class ShardedModel:
 
     def fetch(self, number):
         self.by_hand.add(number)
-        self.whole.setdefault(number, self.weights[number].clone())
+        self.whole.setdefault(number, self._whole(number))
 
     def release(self, number):
         self.by_hand.remove(number)

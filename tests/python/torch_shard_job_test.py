@@ -59,9 +59,9 @@ def cut(workers, coordinator="planned"):
 
 
 def test_the_weights_are_those_of_the_whole_model_at_every_number_of_workers_and_after_a_death(folder):
-    jobs = {"whole": ["run.workers=1"], "killed": cut(3)}
+    jobs = {"whole": ["run.workers=1"], "killed": cut(2)}
     if THOROUGH:
-        jobs.update({f"{coordinator}_{workers}": cut(workers, coordinator) for workers, coordinator in [(1, "eager"), (2, "zero3"), (4, "planned")]})
+        jobs.update({f"{coordinator}_{workers}": cut(workers, coordinator) for workers, coordinator in [(1, "eager"), (3, "zero3"), (4, "planned")]})
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         made = {name: pool.submit(weights_of, folder, name, sets, *(["--inject", "kill:rank=1,step=3"] if name == "killed" else []))
                 for name, sets in jobs.items()}
@@ -136,13 +136,14 @@ sys.exit(pliant.elastic.run_worker(main))
 def test_exceptions_leave_the_group_whole_and_a_worker_that_visits_other_modules_is_named(folder):
     (folder / "worker.py").write_text(WORKER.format(sample=str(SAMPLES / "torch_shard")))
     (folder / "other.toml").write_text((SAMPLES / "torch_shard/pliant.toml").read_text())
-    done, summary, said = run(folder, folder / "other.toml", ["run.workers=3", "run.name=other"], "--", "python3", "worker.py")
+    done, summary, said = run(folder, folder / "other.toml", ["run.workers=2", "run.name=other"], "--", "python3", "worker.py")
     assert done.returncode != 0
-    assert "step 4 is not committed: rank 1 entered blocks.2 (forward) as visit" in said and "entered blocks.1 (forward)" in said, said
-    told = [json.loads((folder / f"said-{rank}").read_text()) for rank in range(3)]
-    assert [one["thrown"] for one in told] == [["hook"], ["forward"], []]
+    for words in ("step 4 is not committed: ", "rank 1 entered blocks.2 (forward) as visit", "rank 0 entered blocks.1 (forward) as visit"):
+        assert words in said, said
+    told = [json.loads((folder / f"said-{rank}").read_text()) for rank in range(2)]
+    assert [one["thrown"] for one in told] == [["hook"], ["forward"]]
     assert len({(one["loss"], one["sum"]) for one in told}) == 1
     for kind in ("weights", "sums", "state"):
         bytes_of_all = sum(one["memory"][kind] for one in told)
-        assert max(one["memory"][kind] for one in told) < 0.5 * bytes_of_all, kind
+        assert max(one["memory"][kind] for one in told) < 0.6 * bytes_of_all, kind
     assert sum(one["memory"]["weights"] for one in told) < 1.2 * 4 * told[0]["elements"]

@@ -99,7 +99,7 @@ def check_gradients(model, core, plain, loss):
     gradients = torch.autograd.grad(loss, [one for one in plain.parameters() if one.requires_grad])
     names = [name for name, one in plain.named_parameters() if one.requires_grad]
     for name, expected in zip(names, gradients):
-        assert torch.equal(core.sums[core.names.index(name)], expected.flatten()), name
+        assert torch.equal(core.sums[core.names.index(name)], expected.flatten().float()), name
     assert not core.whole and not core.entered
     assert all(one.isnan().all() for one in model.parameters() if one.numel())
     assert all(one.grad is None for one in model.parameters())
@@ -123,6 +123,18 @@ def test_what_is_recomputed_in_backward_is_gathered_for_it_once(kind):
     take_step(state, [lambda: model(TOKENS)])
     check_gradients(model, core, plain, plain(TOKENS))
     assert sorted(core.visits) == sorted(["forward Model", "forward blocks.0", "forward blocks.1", "backward Model", "backward blocks.1", "backward blocks.0"])
+
+
+@pytest.mark.parametrize("reduce_dtype", ["float32", "bfloat16"])
+def test_what_is_whole_may_be_bf16_and_gradients_are_added_in_the_type_that_the_config_says(monkeypatch, reduce_dtype):
+    monkeypatch.setattr(sharded_core.ShardedModel, "compute_dtype", "bfloat16")
+    monkeypatch.setattr(sharded_core.ShardedModel, "reduce_dtype", reduce_dtype)
+    plain, model = made().bfloat16(), made()
+    state, core = sharded(model)
+    assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
+    take_step(state, [lambda: model(TOKENS)])
+    check_gradients(model, core, plain, plain(TOKENS))
+    assert core.weights[0].dtype == torch.float32 and not torch.equal(core.weights[0], core.weights[0].bfloat16().float())
 
 
 class Twice(nn.Module):
