@@ -68,7 +68,7 @@ def train_plainly(given, ranks=1, rank=0):
         loss = 0.0
         micros = rows_of(batch.size.rows, plan.micro_batch, ranks, rank)
         for rows in micros:
-            micro = sample.collate([sentences[item] for items in _items(batch, (rows,)) for item in items])
+            micro = sample.collate([sentences[item] for items in _items(batch, list(rows)) for item in items])
             with parallel.no_sync() if ranks > 1 and rows is not micros[-1] else contextlib.nullcontext():
                 summed = parallel(micro)
                 (summed * ranks).backward()  # DDP takes the mean over the ranks
@@ -103,7 +103,7 @@ def ddp(given):
     total = torch.tensor(losses, dtype=torch.float64)
     torch.distributed.all_reduce(total)
     if rank == 0:
-        print(json.dumps({"losses": total.tolist(), "speed": speed}))
+        given.ddp.write_text(json.dumps({"losses": total.tolist(), "speed": speed}), encoding="utf-8")
 
 
 def output_of(command, folder):
@@ -112,15 +112,17 @@ def output_of(command, folder):
                           text=True, check=False)
     if done.returncode:
         sys.exit(f"{pathlib.Path(command[0]).name} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-800:]}")
-    return done.stdout.splitlines()[-1]
+    return done.stdout.splitlines()[-1] if done.stdout else ""
 
 
 def plain(given, folder, workers):
     words = ["--build", given.build, "--steps", given.steps, *(word for one in given.set for word in ("--set", one))]
     start = [sys.executable, "-B", __file__, "--bare"]
     if workers > 1:
-        start = [sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", workers, __file__, "--ddp"]
-    said = json.loads(output_of([*start, *words], folder))
+        start = [sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--redirects", "1", "--tee", "1", "--log_dir", folder / "logs", "--nproc_per_node", workers, __file__, "--ddp",
+                 folder / "ddp.json"]
+    said = output_of([*start, *words], folder)
+    said = json.loads(said if workers == 1 else (folder / "ddp.json").read_text(encoding="utf-8"))
     return said["speed"], said["losses"]
 
 
@@ -199,7 +201,7 @@ def main():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the config, in all of them")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--ddp", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--ddp", type=pathlib.Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.build = given.build.resolve()
     package = str(given.build / "lib/python")
