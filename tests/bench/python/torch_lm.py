@@ -104,6 +104,8 @@ def ddp(given):
     torch.distributed.all_reduce(total)
     if rank == 0:
         given.ddp.write_text(json.dumps({"losses": total.tolist(), "speed": speed}), encoding="utf-8")
+    torch.distributed.barrier()  # gloo aborts a rank whose peer has gone
+    torch.distributed.destroy_process_group()
 
 
 def output_of(command, folder):
