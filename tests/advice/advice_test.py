@@ -275,6 +275,8 @@ ELSEWHERE = {
     "allocate PLIANT_MEMORY_DEVICE": "needs a GPU: tests/unit/accelerator/cuda_nccl_test.cpp",
     "is not in this build: it was made without the headers of Gloo": "of another build",
     "set the same transport on all ranks": "tests/unit/accelerator/gloo_rendezvous_test.cpp",
+    "--inject: at=bucket exists where buckets": "of a job with a worker: tests/integration/buckets_test.cpp",
+    "asks for the base rate of a group": "a program asks while a job runs, and its rate is what only its reader knows",
     "Required with transport": "the text of an option",
     "is allowed only with transport = ": "tests/unit/accelerator/gloo_rendezvous_test.cpp",
     "uses the square root of the gain": "tests/unit/lr: a rule that refuses an optimizer",

@@ -299,6 +299,11 @@ inline const char* some_metric(Player& p) {
   return p.once_in(4) ? p.text() : "perplexity";
 }
 
+/// The group that [lr.groups] of the job has, or another.
+inline const char* some_group(Player& p) {
+  return p.once_in(4) ? p.text() : "head";
+}
+
 /// A kind of metric, and seldom none.
 inline int32_t some_kind(Player& p) {
   return static_cast<int32_t>(p.below(p.once_in(8) ? 7 : 5));
@@ -325,7 +330,8 @@ inline const Calls& job_calls() {
       PLIANT_CALL(pliant_session_coming, p.handle<pliant_session_t>(), p.small(), p.room<pliant_step_t>()),
       PLIANT_CALL(pliant_session_scaling, p.handle<pliant_session_t>(), p.room<pliant_scaling_t>()),
       PLIANT_CALL(pliant_session_scaling_of, p.handle<pliant_session_t>(), p.real(), p.room<pliant_scaling_t>()),
-      PLIANT_CALL(pliant_session_scaling_of_group, p.handle<pliant_session_t>(), p.text(), p.room<pliant_scaling_t>()),
+      PLIANT_CALL(pliant_session_scaling_of_group, p.handle<pliant_session_t>(), some_group(p),
+                  p.room<pliant_scaling_t>()),
       PLIANT_CALL(pliant_session_metric, p.handle<pliant_session_t>(), some_metric(p), p.real(),
                   static_cast<double>(p.below(3)), some_kind(p)),
       PLIANT_CALL(pliant_session_evaluated, p.handle<pliant_session_t>(), some_metric(p), p.real(),

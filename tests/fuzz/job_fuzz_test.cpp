@@ -21,7 +21,7 @@ std::string job_toml(uint64_t seed, bool is_sharded, const std::string& answered
       "[\"{}/job_fuzz_worker\"]\n"
       "on_nonfinite = \"skip\"\nmax_restarts = 0\nsnapshot_every = 2\n[elasticity]\nuse = \"v0.1\"\n"
       "[elasticity.\"v0.1\"]\nmax_train_batch_size = 8\nmicro_batch_sizes = [2, 4]\n[lr]\nuse = \"sqrt\"\nbase_lr = "
-      "0.01\n"
+      "0.01\n[lr.groups]\nhead = 0.02\n"
       "[accelerator]\nuse = \"host\"\n{}[app]\nseed = {}\nanswered = \"{}\"\n",
       PLIANT_TEST_BIN_DIR, is_sharded ? "[coordinator]\nuse = \"eager\"\n" : "", seed, answered);
 }
