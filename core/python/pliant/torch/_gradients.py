@@ -117,10 +117,10 @@ class Gradients:
 
     def norm(self, mean: Any, parameters: Sequence[tuple[str, torch.nn.Parameter]]) -> float:
         """Of `mean`, as `put` has it. `parameters`: all of the model, in its order; what has no gradient counts as zeros."""
-        if len(self._buffers) == 1 and len(self._slots) == len(parameters):
+        if len(self._buffers) == 1 and len(self.slots) == len(parameters):
             return math.sqrt(_core._squared_norm(int(mean.ctypes.data), mean.size))
         whole, parts, first = torch.from_numpy(mean), {}, 0
-        for slot in self._slots:
+        for slot in self.slots:
             parts[slot.name] = whole[first : first + slot.parameter.numel()]
             first += slot.parameter.numel()
         flat = torch.cat([parts.get(name, torch.zeros(parameter.numel())) for name, parameter in parameters])
