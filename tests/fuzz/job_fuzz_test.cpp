@@ -45,7 +45,7 @@ uint64_t jobs_from(const char* variable, uint64_t otherwise) {
 
 TEST_CASE("calls of jobs in any order with any arguments harm no job, and each of them is answered in some") {
   const uint64_t first = jobs_from("PLIANT_FUZZ_FIRST", 0);
-  const uint64_t count = jobs_from("PLIANT_FUZZ_ROUNDS", 3000) / 250;
+  const uint64_t count = jobs_from("PLIANT_FUZZ_ROUNDS", 4000) / 250;
   // A worker has joined before it plays; and of one rank no micro-batch is without rows.
   std::set<std::string> answered{"pliant_session_attach", "pliant_sharded_repeat_pass"};
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -61,7 +61,7 @@ TEST_CASE("calls of jobs in any order with any arguments harm no job, and each o
     std::istringstream names(read_all(file.string()));
     for (std::string name; std::getline(names, name);) answered.insert(name);
   }
-  if (count < 12) return;
+  if (count < 16) return;
   for (const auto& call : job_calls()) {
     CAPTURE(call.first);
     CHECK(answered.count(call.first) == 1);

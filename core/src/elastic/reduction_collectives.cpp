@@ -52,7 +52,7 @@ void GradientReduction::State::reduce_fast(Communicator& communicator, Stream& s
   if (!are_under_way) stream.synchronize();
   if (midway) midway();
   while (begun < buckets()) begin_bucket(communicator, stream);
-  own_sum_overflows = !own_sum_is_finite && not_finite.empty();
+  if (work.is_here()) own_sum_overflows = !own_sum_is_finite && not_finite.empty();
 }
 
 size_t GradientReduction::State::bucket_width() const {
