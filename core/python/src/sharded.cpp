@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -182,7 +184,7 @@ PySharded::PySharded(nb::object owner, PySession& session, std::vector<std::stri
 PySharded::~PySharded() {
   // The parent's; the session of this process has it, too.
   if (is_of_another_process()) {
-    static_cast<void>(new std::shared_ptr<ShardedCore>(std::move(core_)));
+    static_cast<void>(new (std::nothrow) std::shared_ptr<ShardedCore>(std::move(core_)));
   } else {
     give_back();
   }
