@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from typing import Any
+
 import torch
 
 from pliant._errors import Error, Status
@@ -16,6 +18,17 @@ def seed_generators(seed: int, step: int, row: int) -> None:
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number)
+
+
+def require_loss(loss_sum: Any, *, deterministic: bool, first: bool) -> None:
+    """What a backward takes. Where it is the `first` one the graph of the loss is looked at, too."""
+    if not isinstance(loss_sum, torch.Tensor) or loss_sum.numel() != 1:
+        raise Error("backward takes the summed loss of a micro-batch, a tensor of one element")
+    if not deterministic:
+        return
+    require_one_thread()
+    if first:
+        require_no_compiled_function(loss_sum)
 
 
 def require_one_thread() -> None:

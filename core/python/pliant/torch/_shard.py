@@ -182,12 +182,7 @@ class ShardedState:
 
     def backward(self, step: Any, rows: range, loss_sum: torch.Tensor) -> None:
         """Makes the gradient of the summed loss over `rows`, the step's next micro-batch."""
-        if not isinstance(loss_sum, torch.Tensor) or loss_sum.numel() != 1:
-            raise Error("backward takes the summed loss of a micro-batch, a tensor of one element")
-        if self._is_deterministic:
-            _deterministic.require_one_thread()
-            if self._is_new:
-                _deterministic.require_no_compiled_function(loss_sum)
+        _deterministic.require_loss(loss_sum, deterministic=self._is_deterministic, first=self._is_new)
         self._passes.backward(loss_sum)
         self._buffers.check()
         self._is_new = False
