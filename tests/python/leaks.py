@@ -1,5 +1,5 @@
 """Runs a program under AddressSanitizer, and fails where the program does, where a process of it has a report, or where memory that our code took
-was lost. What the interpreter and other modules leave behind is not ours.
+was lost. What the interpreter and other modules leave behind is not ours. Where the search for lost memory itself crashed, the program runs again.
 
     leaks.py FOLDER COMMAND...      FOLDER: the build, whose files are ours
 """
@@ -11,6 +11,8 @@ import sys
 import tempfile
 
 FRAME = re.compile(r"#\d+ 0x[0-9a-f]+ +\((?P<module>[^+)]+)\+(?P<offset>0x[0-9a-f]+)\)")
+CRASHED = "LeakSanitizer has encountered a fatal error"  # its tracer read a thread's memory that was gone; it says nothing about the program
+TRIES = 3
 RUNTIME = re.compile(r"/(lib(asan|ubsan|stdc\+\+|gcc_s|c|pthread)[.-]|ld-linux)")
 
 
@@ -46,19 +48,28 @@ def findings(report, folder):
         yield f"{len(ours) - 3} more"
 
 
-def main():
-    folder = os.path.realpath(sys.argv[1])
+def watch(command, folder):
+    """One run of the program: its exit code, how many of its processes left a report, and what of these is against us."""
     with tempfile.TemporaryDirectory(prefix="leaks-") as reports:
         environment = dict(os.environ, PYTHONMALLOC="malloc")  # in the interpreter's own arenas it would not see what is in use
         environment["ASAN_OPTIONS"] = f"{os.environ.get('ASAN_OPTIONS', '')}:detect_leaks=1:symbolize=0:log_path={reports}/report"
         environment["LSAN_OPTIONS"] = "exitcode=0"
         environment["UBSAN_OPTIONS"] = f"{os.environ.get('UBSAN_OPTIONS', '')}:log_path={reports}/report"
-        code = subprocess.run(sys.argv[2:], env=environment, check=False).returncode
+        code = subprocess.run(command, env=environment, check=False).returncode
         files = sorted(pathlib.Path(reports).iterdir())
-        found = [finding for file in files for finding in findings(file, folder)]
-    for finding in found:
-        print(finding)
-    print(f"{len(files)} processes lost memory; lost by our code, or wrong: {len(found)}")
+        return code, len(files), [finding for file in files for finding in findings(file, folder)]
+
+
+def main():
+    folder = os.path.realpath(sys.argv[1])
+    for left in reversed(range(TRIES)):
+        code, reports, found = watch(sys.argv[2:], folder)
+        for finding in found:
+            print(finding)
+        if not left or not found or not all(CRASHED in finding for finding in found):
+            break
+        print("the search for lost memory crashed; once more", flush=True)
+    print(f"{reports} processes lost memory; lost by our code, or wrong: {len(found)}")
     sys.exit(code or bool(found))
 
 

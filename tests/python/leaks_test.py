@@ -26,8 +26,13 @@ def watched(folder, report, ends_with=0):
     program = ("import os, pathlib, re, sys; place = re.search('log_path=([^:]+)', os.environ['ASAN_OPTIONS'])[1]\n"
                "if sys.argv[1]: pathlib.Path(place + '.7').write_text(sys.argv[1])\n"
                "sys.exit(int(sys.argv[2]))")
+    return run_watcher(folder, "-c", program, report, str(ends_with))
+
+
+def run_watcher(folder, *arguments):
+    """Exit code and output of the watcher over the interpreter with these arguments."""
     plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD" and not name.endswith("SAN_OPTIONS")}
-    done = subprocess.run([sys.executable, "-B", WATCHER, folder, sys.executable, "-c", program, report, str(ends_with)], stdin=subprocess.DEVNULL,
+    done = subprocess.run([sys.executable, "-B", WATCHER, folder, sys.executable, *arguments], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False, env=plain)
     return done.returncode, done.stdout
 
@@ -60,3 +65,29 @@ def test_any_other_report_is_shown(tmp_path, report):
 def test_a_program_that_fails_fails(tmp_path):
     assert watched(tmp_path, "", ends_with=5)[0] == 5
     assert watched(tmp_path, "")[0] == 0
+
+
+CRASH = """Tracer caught signal 11: addr=0x1b90 pc=0x7fb2 sp=0x7fb3
+==7==LeakSanitizer has encountered a fatal error.
+"""
+
+
+@pytest.mark.parametrize("crashes", [1, 2, 3])
+def test_a_program_whose_leaks_could_not_be_searched_runs_again_twice(tmp_path, module, crashes):
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import os, pathlib, re, sys
+count = pathlib.Path(__file__).with_name("count")
+run = int(count.read_text()) + 1 if count.exists() else 1
+count.write_text(str(run))
+place = re.search('log_path=([^:]+)', os.environ['ASAN_OPTIONS'])[1]
+pathlib.Path(place + '.7').write_text({CRASH!r} if run <= {crashes} else {LEAK.format(taker=module, below="/usr/bin/python3.11")!r})
+sys.exit(1 if run <= {crashes} else 0)
+""")
+    code, said = run_watcher(tmp_path, program)
+    runs = int((tmp_path / "count").read_text())
+    assert runs == min(crashes + 1, 3)
+    if crashes < 3:
+        assert code == 1 and f"{module}+0x1234" in said, "a leak of the last run counts"
+    else:
+        assert code == 1 and "LeakSanitizer has encountered a fatal error" in said
