@@ -148,20 +148,20 @@ void check_as_whole(const JobRunner& job) {
 // job has more workers than what it shows needs, and each coordinator and each number of workers is met somewhere. What
 // has doctest::skip() runs in scripts/check-all.
 
-TEST_CASE("tinylm trains on one's own text with the same loss curve at 1 and 3 workers, and at 4 that are killed") {
+TEST_CASE("tinylm trains on one's own text with the same loss curve at 1 worker and at 3 that are killed") {
   const Curve one = train({"--workers", "1"});
   CHECK(one.losses.back() < 0.9 * one.losses.front());
-  check_same(train({"--workers", "3"}), one);
-  check_same(train({"--workers", "4", "--inject", "kill:rank=2,step=3", "--inject", "kill:rank=0,step=6,at=commit"}),
+  check_same(train({"--workers", "3", "--inject", "kill:rank=2,step=3", "--inject", "kill:rank=0,step=6,at=commit"}),
              one);
-  if (is_thorough()) check_same(train({"--workers", "2"}), one);
+  if (!is_thorough()) return;
+  for (const char* const workers : {"2", "3", "4"}) check_same(train({"--workers", workers}), one);
 }
 
 TEST_CASE(
     "tinylm in shards has the states of tinylm whole, whoever decides, at one worker, at several and, under exact, at "
     "a "
     "number that does not divide the batch") {
-  const std::map<std::string, std::set<int>> chosen{{"planned", {5}}, {"zero3", {1}}, {"eager", {4}}};
+  const std::map<std::string, std::set<int>> chosen{{"planned", {5}}, {"zero3", {1}}, {"eager", {2}}};
   for (const auto& one : chosen) {
     const std::string& coordinator = one.first;
     for (const int workers : {1, 2, 3, 4, 5}) {

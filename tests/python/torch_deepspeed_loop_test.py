@@ -2,10 +2,8 @@
 import os
 import pathlib
 import re
-import socket
-import subprocess
-import sys
 
+import forked_ranks
 import pytest
 
 SAMPLES = pathlib.Path(os.environ["PLIANT_TEST_SOURCE"]) / "samples/deepspeed"
@@ -63,27 +61,24 @@ def initialize(model, model_parameters, config, training_data):
 '''
 
 
-def run(folder, world_size, ranks=None):
-    """What rank 0 printed, and how the ranks ended, all unless told which."""
+@pytest.fixture(scope="module", name="launcher")
+def of_this_file():
+    launcher = forked_ranks.Launcher()
+    yield launcher
+    launcher.close()
+
+
+def run(launcher, folder, world_size, ranks=None):
+    """How the ranks ended, all unless `ranks` says which, and what the first of them wrote."""
     (folder / "deepspeed.py").write_text(STAND_IN)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = [
-        subprocess.Popen([sys.executable, SAMPLES / "train.py", SAMPLES / "elastic.json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, text=True,
-                         env=dict(os.environ, RANK=str(rank), WORLD_SIZE=str(world_size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                                  OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join([str(folder), os.environ["PYTHONPATH"]])))
-        for rank in ranks or range(world_size)
-    ]
-    said = [process.communicate(timeout=150) for process in processes]
-    return said[0], [process.returncode for process in processes]
+    ended, out, err = launcher.run(world_size, SAMPLES / "train.py", str(SAMPLES / "elastic.json"), folder=folder, ranks=ranks, path=[folder])
+    return ended, out[0], err[0]
 
 
-def test_the_weights_are_the_same_at_every_world_size(tmp_path):
+def test_the_weights_are_the_same_at_every_world_size(launcher, tmp_path):
     found = {}
-    for world_size in (1, 3):  # each process takes seconds to load PyTorch
-        (out, err), ended = run(tmp_path, world_size)
+    for world_size in (1, 3):
+        ended, out, err = run(launcher, tmp_path, world_size)
         assert ended == [0] * world_size, err
         found[world_size] = [(int(step), int(samples), float(weights)) for step, samples, weights in
                              re.findall(r"step (\d+): (\d+) samples, weights (-?[\d.]+)", out)]
@@ -91,6 +86,6 @@ def test_the_weights_are_the_same_at_every_world_size(tmp_path):
     assert found[3] == [pytest.approx(step, abs=2e-4) for step in found[1]]
 
 
-def test_a_world_size_that_the_block_does_not_admit_ends_the_job_by_name(tmp_path):
-    (_, err), ended = run(tmp_path, 7, [0])  # no rank waits for another before
+def test_a_world_size_that_the_block_does_not_admit_ends_the_job_by_name(launcher, tmp_path):
+    ended, _, err = run(launcher, tmp_path, 7, [0])  # no rank waits for another before
     assert ended == [1] and re.search(r"^train.py: world size 7 is not valid", err, re.M), err

@@ -81,19 +81,22 @@ def test_the_digests_are_those_of_one_worker(folder, alone, workers):
     assert digests(run(folder, f"of_{workers}", workers)) == digests(alone)
 
 
-# Every point of a step, of four workers, of which one is lost after the other. A snapshot is written by rank 0.
-KILLS = {"forward, reduce, vote": ["rank=3,step=1,at=forward", "rank=2,step=2,at=reduce", "rank=1,step=3,at=vote"],
-         "commit, apply, snapshot": ["rank=3,step=1,at=commit", "rank=2,step=2,at=apply", "rank=0,step=4,at=snapshot"]}
+# Points of a step, at which workers are lost one after the other. A snapshot is written by rank 0. Each process takes seconds to load PyTorch:
+# elastic_kill_test.py has every point without it.
+KILLS = {"reduce, snapshot": (3, ["rank=2,step=1,at=reduce", "rank=0,step=4,at=snapshot"])}
+if THOROUGH:
+    KILLS["forward, reduce, vote"] = 4, ["rank=3,step=1,at=forward", "rank=2,step=2,at=reduce", "rank=1,step=3,at=vote"]
+    KILLS["commit, apply, snapshot"] = 4, ["rank=3,step=1,at=commit", "rank=2,step=2,at=apply", "rank=0,step=4,at=snapshot"]
 
 
 @pytest.mark.parametrize("points", KILLS)
-def test_the_digests_are_those_of_one_worker_whoever_of_four_is_killed_wherever(folder, alone, points):
-    kills = itertools.chain(*(("--inject", f"kill:{one}") for one in KILLS[points]))
-    killed = run(folder, points.replace(", ", "-"), 4, *kills)
+def test_the_digests_are_those_of_one_worker_whichever_worker_is_killed_wherever(folder, alone, points):
+    workers, kills = KILLS[points]
+    killed = run(folder, points.replace(", ", "-"), workers, *itertools.chain(*(("--inject", f"kill:{one}") for one in kills)))
     assert len(digests(alone)) >= STEPS and digests(killed) == digests(alone)
     returncode, said = audit(killed, "--against", alone)
     assert returncode == 0, said
-    assert generations(killed) >= 4
+    assert generations(killed) > len(kills)
 
 
 def test_in_fast_mode_gradients_that_travel_in_backward_change_no_bit_and_a_kill_meanwhile_costs_the_step(folder):

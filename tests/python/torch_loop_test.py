@@ -3,10 +3,8 @@ import importlib.util
 import os
 import pathlib
 import re
-import socket
-import subprocess
-import sys
 
+import forked_ranks
 import pytest
 import torch
 
@@ -17,38 +15,36 @@ NEXT_FIT = 'use = "next_fit"\n[sampler.next_fit]\nmax_tokens = 48\norder = "rand
 CONCAT = 'use = "concat"\n[sampler.concat]\nmax_tokens = 20\norder = "random"\n'
 
 
-def train(folder, world_size, *arguments, sample=SAMPLE):
+@pytest.fixture(scope="module", name="launcher")
+def of_this_file():
+    launcher = forked_ranks.Launcher()
+    yield launcher
+    launcher.close()
+
+
+def train(launcher, folder, world_size, *arguments, sample=SAMPLE):
     """Losses and rates of the steps, by rank 0 of a group as torchrun starts it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = [
-        subprocess.Popen([sys.executable, sample, *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                         env=dict(os.environ, RANK=str(rank), WORLD_SIZE=str(world_size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                                  OMP_NUM_THREADS="1"))
-        for rank in range(world_size)
-    ]
-    said = [rank.communicate(timeout=150)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * world_size
-    return [(int(step), float(loss), float(rate)) for step, loss, rate in re.findall(r"step (\d+): loss ([\d.]+), rate ([\d.]+)", said[0])]
+    ended, out, err = launcher.run(world_size, sample, *arguments, folder=folder)
+    assert ended == [0] * world_size, err
+    return [(int(step), float(loss), float(rate)) for step, loss, rate in re.findall(r"step (\d+): loss ([\d.]+), rate ([\d.]+)", out[0])]
 
 
-def test_the_losses_are_the_same_after_a_restart_at_another_world_size(tmp_path):
-    whole = train(tmp_path, 1, "--steps", "14", "--checkpoint", "whole.pt")  # more than an epoch
+def test_the_losses_are_the_same_after_a_restart_at_another_world_size(launcher, tmp_path):
+    whole = train(launcher, tmp_path, 1, "--steps", "14", "--checkpoint", "whole.pt")  # more than an epoch
     assert len(whole) == 14 and whole[-1][1] < whole[0][1]
-    resumed = train(tmp_path, 2, "--steps", "6") + train(tmp_path, 1, "--steps", "8", "--resume")
+    resumed = train(launcher, tmp_path, 2, "--steps", "6") + train(launcher, tmp_path, 1, "--steps", "8", "--resume")
     assert [step for step, _, _ in resumed] == list(range(1, 15))
     for one, other in zip(whole, resumed):
         assert other == pytest.approx(one, abs=2e-4)
 
 
-def test_the_loss_is_the_mean_over_the_labels_where_sequences_are_cut_too(tmp_path):
+def test_the_loss_is_the_mean_over_the_labels_where_sequences_are_cut_too(launcher, tmp_path):
     sample = tmp_path / "train.py"
     sample.write_text(SAMPLE.read_text())
     text = SAMPLE.with_name("pliant.toml").read_text()
     assert NEXT_FIT in text
     (tmp_path / "pliant.toml").write_text(text.replace(NEXT_FIT, CONCAT))
-    of_two = train(tmp_path, 2, "--steps", "1", sample=sample)
+    of_two = train(launcher, tmp_path, 2, "--steps", "1", sample=sample)
 
     specification = importlib.util.spec_from_file_location("torch_loop", sample)
     loop = importlib.util.module_from_spec(specification)

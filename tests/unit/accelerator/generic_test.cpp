@@ -9,8 +9,8 @@ TEST_CASE("generic collectives equal the reference bit by bit at 1, 2, 3, 4 and 
   size_t number = 0;
   for (const Setup& setup : every_setup()) {
     for (const int32_t world_size : {1, 2, 3, 4, 7}) {
-      // Three ranks with every type always, other numbers in every second setup.
-      if (++number % 2 == 1 && world_size != 3 && !pliant::test::is_thorough()) continue;
+      // Three ranks with every type always, other numbers in every third setup.
+      if (++number % 3 != 0 && world_size != 3 && !pliant::test::is_thorough()) continue;
       INFO(setup.name, ", world size ", world_size);
       // How ranks share the work does not depend on the type.
       expect_all_well(ends_of(setup, world_size, world_size == 3 ? every_type : every_case_of<float>));
