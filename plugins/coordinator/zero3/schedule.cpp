@@ -6,7 +6,6 @@
 #include <utility>
 
 namespace pliant::coordinator::zero3 {
-namespace {}  // namespace
 
 Schedule::Schedule(const sdk::Model& model, const ScheduleOptions& options)
     : options_(options),
