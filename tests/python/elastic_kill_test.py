@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import elastic_jobs
 import pytest
@@ -69,7 +70,7 @@ def test_a_signal_to_all_stops_the_job_whole_and_it_goes_on_at_another_size(tmp_
 def test_the_sample_learns_and_a_killed_worker_changes_no_bit(tmp_path):
     program = pathlib.Path(os.environ["PLIANT_TEST_BIN"]) / "pliant"
     config = pathlib.Path(os.environ["PLIANT_TEST_SOURCE"]) / "samples/python_elastic/pliant.toml"
-    environment = dict(os.environ, PATH=os.pathsep.join([str(program.parents[1] / "libexec/python"), os.environ["PATH"]]))
+    environment = dict(os.environ, PATH=os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]))
 
     def run(name, *options):
         command = [program, "run", config, "--json", "--log-dir", tmp_path / name, "--set", "run.digest_every=1", *options]

@@ -35,7 +35,7 @@ def run(folder, name, workers, *arguments, ends_with=0):
     """The directory of the run."""
     sets = [*SMALL, f"app.text={folder}/text", f"run.workers={workers}", f"run.name={name}"]
     command = [BIN / "pliant", "run", SAMPLE / "pliant.toml", *itertools.chain(*(("--set", one) for one in sets)), *arguments]
-    environment = dict(os.environ, PATH=os.pathsep.join([str(BIN.parent / "libexec/python"), os.environ["PATH"]]), OMP_NUM_THREADS="1")
+    environment = dict(os.environ, PATH=os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]), OMP_NUM_THREADS="1")
     done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=150, check=False)
     made = folder / "pliant-runs" / name / "latest"
@@ -193,7 +193,7 @@ def test_what_a_worker_ends_with_is_in_its_log(folder, fault):
     (made / "train.py").write_text(source.replace(old, new))
     (made / "pliant.toml").write_text((SAMPLE / "pliant.toml").read_text())
     sets = itertools.chain(*(("--set", one) for one in [*SMALL, f"app.text={folder}/text", "run.workers=1", "run.max_restarts=0"]))
-    environment = dict(os.environ, PATH=os.pathsep.join([str(BIN.parent / "libexec/python"), os.environ["PATH"]]))
+    environment = dict(os.environ, PATH=os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]))
     done = subprocess.run([BIN / "pliant", "run", made / "pliant.toml", *sets], cwd=made, env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, check=False)
     logs = "".join(file.read_text() for file in made.glob("pliant-runs/*/latest/logs/*"))

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -27,7 +28,7 @@ def folder(tmp_path_factory):
 
 def run(folder, config, sets, *arguments):
     command = [BIN / "pliant", "run", config, "--json", *itertools.chain(*(("--set", one) for one in sets)), *arguments]
-    environment = dict(os.environ, PATH=os.pathsep.join([str(BIN.parent / "libexec/python"), os.environ["PATH"]]))
+    environment = dict(os.environ, PATH=os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]))
     done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=150, check=False)
     logs = "\n".join(f"{file}: {file.read_text()}" for file in folder.glob("pliant-runs/*/latest/logs/[0-9]*") if file.is_file())
