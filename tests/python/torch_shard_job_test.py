@@ -1,5 +1,6 @@
 """a PyTorch model that is cut over workers has the weights of the whole one, to the bit, and workers that do other things are named."""
 import concurrent.futures
+import importlib.util
 import itertools
 import json
 import os
@@ -8,6 +9,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+import pliant
+import pliant.torch
 
 BIN = pathlib.Path(os.environ["PLIANT_TEST_BIN"])
 SAMPLES = pathlib.Path(os.environ["PLIANT_TEST_SOURCE"]) / "samples"
@@ -59,20 +64,58 @@ def cut(workers, coordinator="planned"):
     return [f"run.workers={workers}", f"coordinator.use={coordinator}"]
 
 
-def test_the_weights_are_those_of_the_whole_model_at_every_number_of_workers_and_after_a_death(folder):
+@pytest.fixture(scope="module")
+def made(folder):
+    """Weights and summaries of jobs, by name."""
     jobs = {"whole": ["run.workers=1"], "killed": cut(2)}
     if THOROUGH:
         jobs.update({f"{coordinator}_{workers}": cut(workers, coordinator) for workers, coordinator in [(1, "eager"), (3, "zero3"), (4, "planned")]})
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        made = {name: pool.submit(weights_of, folder, name, sets, *(["--inject", "kill:rank=1,step=3"] if name == "killed" else []))
-                for name, sets in jobs.items()}
-    whole, _ = made["whole"].result()
+        found = {name: pool.submit(weights_of, folder, name, sets, *(["--inject", "kill:rank=1,step=3"] if name == "killed" else []))
+                 for name, sets in jobs.items()}
+    return {name: one.result() for name, one in found.items()}
+
+
+def test_the_weights_are_those_of_the_whole_model_at_every_number_of_workers_and_after_a_death(made):
+    whole, _ = made["whole"]
     assert len(whole) == 28
-    for name in jobs:
-        weights, summary = made[name].result()
+    for name, (weights, summary) in made.items():
         assert weights == whole, name
         assert summary["steps"] == STEPS and summary["samples_repeated"] == 0, name
-    assert made["killed"].result()[1]["restarts"] == 1
+    assert made["killed"][1]["restarts"] == 1
+
+
+def test_a_snapshot_of_shards_goes_into_a_model_and_an_optimizer_that_are_whole(folder, made):
+    specification = importlib.util.spec_from_file_location("torch_lm", SAMPLES / "torch_lm/train.py")
+    program = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(program)
+    found = {}
+    for name in ("whole", "killed"):
+        config = pliant.Config.open(SAMPLES / "torch_lm/pliant.toml", sets=[*SMALL, f"app.text={folder}/text"])
+        model, optimizer, warm_up = program.build(config, 5)
+        file = folder / f"pliant-runs/{name}/latest/snapshots/step-{STEPS:08}.snapshot"
+        assert pliant.torch.load_snapshot(file, model, optimizer, scheduler=warm_up) == STEPS
+        names = {id(parameter): key for key, parameter in model.named_parameters()}
+        found[name] = {key: tensor.numpy().tobytes() for key, tensor in model.state_dict().items()}
+        found[name].update({f"{names[id(one)]} {key}": value.numpy().tobytes() for one, kept in optimizer.state.items() for key, value in kept.items()})
+        found[name]["rates"] = [group["lr"] for group in optimizer.param_groups], warm_up.state_dict()
+    assert found["killed"] == found["whole"] and len(found["whole"]) > 3 * len(made["whole"][0])
+    other = program.Model(8, 1, 2, 64, 0.0)
+    with pytest.raises(pliant.Error, match=r"is of another model: model\.blocks\.0\.down\.bias is f32\[8\] in this program and f32\[16\] in the snapshot"):
+        pliant.torch.load_snapshot(file, other)
+    buffered = program.build(config, 5)[0]
+    buffered.register_buffer("seen", torch.zeros(2))
+    with pytest.raises(pliant.Error, match="the state has other buffers of the model than this program's has"):
+        pliant.torch.load_snapshot(file, buffered)
+
+
+@pytest.mark.skipif(not THOROUGH, reason="five processes, of which each takes seconds to load PyTorch")
+def test_a_job_in_shards_goes_on_at_another_number_of_workers_with_the_same_bits(folder, made):
+    sets = [*SMALL, f"app.text={folder}/text", "run.name=goes_on"]
+    done, _, said = run(folder, SAMPLES / "torch_lm/pliant.toml", [*sets, *cut(3)], "--inject", "kill:agent,step=3")
+    assert done.returncode == -9, said
+    weights, summary = weights_of(folder, "goes_on", cut(2), "--resume")
+    assert summary["resumed_from"] == 2 and weights == made["whole"][0]
 
 
 WORKER = """

@@ -16,18 +16,23 @@
 
 namespace pliant {
 
-/// What a snapshot holds of a state that is whole on every rank.
+/// What a snapshot holds.
 struct SnapshotContent {
-  int64_t step = 0;                ///< committed steps in the state
-  std::string run_id;              ///< of the run that wrote it; empty in files of the first format
-  std::vector<StateArray> arrays;  ///< as TrainingState::arrays gave them; data is nullptr. None in old files
+  int64_t step = 0;    ///< committed steps in the state
+  std::string run_id;  ///< of the run that wrote it; empty in files of the first format
+  /// As TrainingState::arrays gave them; data is nullptr. None in old files. Of a sharded job what it keeps of each
+  /// parameter, f32 and whole: "weights/layers.0.weight", and for each state of its optimizer
+  /// "exp_avg/layers.0.weight".
+  std::vector<StateArray> arrays;
+  bool is_sharded = false;
 };
 
 /// Reads `file`. All of it is checked first. Then `place` sets the data of the arrays that are wanted, each to host
 /// memory of its type and shape; the others are left out. They are filled, and then `load` reads what
 /// TrainingState::save wrote; empty: it is not read. Returns the content with these places. Throws (kInput) kNotFound
-/// where there is no file, kDataLoss for a damaged one, kFailedPrecondition for one of a newer release and for a model
-/// that is cut over the ranks; what `place` and `load` throw, with the name of the file before it.
+/// where there is no file, kDataLoss for a damaged one, kFailedPrecondition for one of a newer release and for one of a
+/// sharded job that an earlier release wrote without the names of parameters; what `place` and `load` throw, with the
+/// name of the file before it.
 SnapshotContent load_snapshot(const std::filesystem::path& file, const std::function<void(SnapshotContent&)>& place,
                               const std::function<void(std::istream&)>& load = {});
 

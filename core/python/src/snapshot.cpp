@@ -41,8 +41,8 @@ nb::list named(const SnapshotContent& content) {
   return made;
 }
 
-/// `place` is given the step and the arrays, and gives an address for each, 0 for what is left out. Returns what the
-/// program wrote beside them.
+/// `place` is given the step, the arrays and whether the job was a sharded one, and gives an address for each, 0 for
+/// what is left out. Returns what the program wrote beside them.
 nb::bytes load(const nb::object& file, const nb::object& place) {
   const std::filesystem::path path = path_from(file);
   std::string rest;
@@ -53,7 +53,8 @@ nb::bytes load(const nb::object& file, const nb::object& place) {
           path,
           [&](SnapshotContent& content) {
             callback.run([&] {
-              const auto places = nb::cast<std::vector<uintptr_t>>(place(content.step, named(content)));
+              const auto places =
+                  nb::cast<std::vector<uintptr_t>>(place(content.step, named(content), content.is_sharded));
               if (places.size() != content.arrays.size()) throw wrong("an address for each array is needed");
               for (size_t i = 0; i < places.size(); ++i) {
                 content.arrays[i].data = reinterpret_cast<void*>(places[i]);  // NOLINT(performance-no-int-to-ptr)

@@ -11,11 +11,11 @@
 #include "elastic/ledger.hpp"
 #include "elastic/run_directory.hpp"
 #include "elastic/snapshot.hpp"
+#include "elastic/snapshot_arrays.hpp"
 #include "elastic/state_arrays.hpp"
 #include "pliant/config.hpp"
 #include "pliant/snapshot.hpp"
 #include "sharded/files/safetensors.hpp"
-#include "sharded/shards/parameter_index.hpp"
 
 namespace pliant {
 
@@ -26,9 +26,6 @@ using elastic::Lineage;
 using elastic::RunDirectory;
 using elastic::SnapshotHeader;
 using elastic::SnapshotRecord;
-
-/// The array of a sharded job's snapshot that its parameters lie in.
-constexpr const char* kWeights = "weights";
 
 [[noreturn]] void refuse_export(Status status, const std::string& why) {
   throw Error(status, why, Origin::kInput);
@@ -146,30 +143,20 @@ sharded::Tensor tensor_of(std::string name, DType dtype, std::vector<int64_t> sh
   return made;
 }
 
+/// All arrays; of a sharded job its weights.
 Result<std::vector<ExportedPart>> exported_parts(const SnapshotHeader& header) {
-  const Result<std::vector<elastic::ArrayOfLayout>> arrays = elastic::arrays_of_layout(header.arrays);
+  const Result<std::vector<elastic::SnapshotArray>> arrays = elastic::arrays_of_snapshot(header);
   if (!arrays) return failed(arrays.error().status(), arrays.error().message());
   std::vector<ExportedPart> parts;
-  if (header.parameters.empty()) {
-    for (const auto& one : *arrays) parts.push_back({tensor_of(one.name, one.dtype, one.shape), one.bytes, 0});
-    return parts;
-  }
-  const Result<sharded::ParameterIndex> index = sharded::ParameterIndex::parse(header.parameters);
-  if (!index) return failed(index.error().status(), index.error().message());
   uint64_t before = 0;
-  for (const auto& one : *arrays) {
-    if (one.name != kWeights) {
+  for (const elastic::SnapshotArray& one : *arrays) {
+    if (one.of.empty() || one.of == elastic::kWeights) {
+      parts.push_back({tensor_of(one.name, one.dtype, one.shape), one.bytes, std::exchange(before, 0)});
+    } else {
       before += one.bytes;
-      continue;
     }
-    if (one.dtype != DType::kF32 || one.bytes != index->elements() * sizeof(float)) break;
-    for (const sharded::IndexedParameter& parameter : index->parameters()) {
-      parts.push_back({tensor_of(parameter.name, DType::kF32, parameter.shape), parameter.count * sizeof(float),
-                       std::exchange(before, 0)});
-    }
-    return parts;
   }
-  return failed(Status::kDataLoss, "its parameters do not fit its arrays");
+  return parts;
 }
 
 Result<> cut_short() {

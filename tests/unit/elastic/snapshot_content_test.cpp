@@ -79,13 +79,50 @@ TEST_CASE("a snapshot without arrays has only what the program wrote") {
   CHECK(rest == "rest");
 }
 
-TEST_CASE("a model that is cut over the ranks is refused") {
+TEST_CASE("of a sharded job what it keeps of each parameter is an array") {
   const ScratchFolder folder;
-  elastic::SnapshotHeader header = header_of(kLayout);
-  header.parameters = "anything";
-  write(folder / "s", header);
-  const std::string said = what_is_thrown(folder / "s", Status::kFailedPrecondition);
-  CHECK_MESSAGE(said.find("its model is cut over the ranks") != std::string::npos, said);
+  elastic::SnapshotHeader header = header_of("weights f32[5]\nexp_avg f32[5]\n");
+  header.parameters = "a f32[2,2] 0\nb f32[] 4\n";
+  write(folder / "s", header, 40);
+  std::array<unsigned char, 4> b{};
+  std::array<unsigned char, 16> average{};
+  std::string rest;
+  const SnapshotContent content = load_snapshot(
+      folder / "s",
+      [&](SnapshotContent& found) {
+        REQUIRE(found.arrays.size() == 4);
+        found.arrays[1].data = b.data();
+        found.arrays[2].data = average.data();
+      },
+      [&](std::istream& in) { in >> rest; });
+  CHECK(content.is_sharded);
+  std::vector<std::string> names;
+  for (const StateArray& one : content.arrays) names.push_back(one.name);
+  CHECK(names == std::vector<std::string>{"weights/a", "weights/b", "exp_avg/a", "exp_avg/b"});
+  CHECK(content.arrays[0].shape == std::vector<int64_t>{2, 2});
+  CHECK(content.arrays[1].shape.empty());
+  CHECK(b == std::array<unsigned char, 4>{16, 17, 18, 19});
+  CHECK(average[0] == 20);
+  CHECK(average[15] == 35);
+  CHECK(rest == "rest");
+}
+
+TEST_CASE("parameters of a sharded job that do not fit its arrays, or have no names, are errors") {
+  const ScratchFolder folder;
+  const auto said_of = [&](const char* layout, const char* parameters, const char* model, Status status) {
+    elastic::SnapshotHeader header = header_of(layout);
+    header.parameters = parameters;
+    header.model = model;
+    write(folder / "s", header, 40);
+    return what_is_thrown(folder / "s", status);
+  };
+  const std::string no_fit = "its arrays are damaged: its parameters do not fit its arrays";
+  for (const char* layout : {"weights f32[4]", "weights f64[5]", "exp_avg f32[5]", "weights f32[5]\nexp_avg f32[6]"}) {
+    const std::string said = said_of(layout, "a f32[2,2] 0\nb f32[] 4\n", "", Status::kDataLoss);
+    CHECK_MESSAGE(said.find(no_fit) != std::string::npos, layout << ": " << said);
+  }
+  CHECK(said_of("weights f32[5]", "anything", "", Status::kDataLoss).find("its arrays are damaged") !=
+        std::string::npos);
 }
 
 TEST_CASE("a file that is not there, arrays that cannot be read and a state that ends within one are errors") {

@@ -1,11 +1,13 @@
-"""Buffers of a model, which a forward must not change."""
+"""Buffers of a model, which a forward must not change, and their bytes beside shards."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from pliant._errors import Error, Status
+from pliant.torch._rates import other
 
 
 class Buffers:
@@ -49,3 +51,29 @@ class Buffers:
 
 def _both_nan(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(one.is_floating_point() and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True))
+
+
+def described(model: torch.nn.Module) -> list[Any]:
+    """Name, type and shape of each buffer, as JSON has them."""
+    return [[name, str(buffer.dtype), list(buffer.shape)] for name, buffer in model.named_buffers()]
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    flat = tensor.detach().cpu().contiguous().view(-1)
+    made: bytes = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    return made
+
+
+def load_buffers(model: torch.nn.Module, kept: Mapping[str, Any], found: memoryview) -> None:
+    """`found`: the bytes of all buffers, which `kept` describes."""
+    if kept.get("buffers") != described(model):
+        raise other("has other buffers of the model than this program's has")
+    buffers = [buffer for _, buffer in model.named_buffers() if buffer.numel()]
+    if sum(buffer.numel() * buffer.element_size() for buffer in buffers) != len(found):
+        raise Error("the state beside the shards is damaged: its buffers have other bytes than they say", Status.DATA_LOSS)
+    at = 0
+    with torch.no_grad():
+        for buffer in buffers:
+            end = at + buffer.numel() * buffer.element_size()
+            buffer.copy_(torch.frombuffer(bytearray(found[at:end]), dtype=torch.uint8).view(buffer.dtype).view(buffer.shape))
+            at = end

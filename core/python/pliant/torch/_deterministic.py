@@ -16,7 +16,7 @@ def seed_generators(seed: int, step: int, row: int) -> None:
     key = hashlib.blake2b(struct.pack("<QQQ", seed & (2**64 - 1), step, row), digest_size=8).digest()
     (number,) = struct.unpack("<Q", key)
     torch.default_generator.manual_seed(number)
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(number)
 
 
@@ -64,6 +64,6 @@ def _compiled(what: str) -> Error:
 
 
 def require_deterministic_algorithms(device: torch.device) -> None:
-    if device.type == "cuda" and not torch.are_deterministic_algorithms_enabled():
+    if device.type == "cuda" and not torch.are_deterministic_algorithms_enabled():  # type: ignore[no-untyped-call]
         raise Error("deterministic mode on CUDA needs torch.use_deterministic_algorithms(True), and CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment",
                     Status.FAILED_PRECONDITION)

@@ -158,7 +158,7 @@ class Passes:
 
         for tensor in tensors_in(made):
             if tensor.requires_grad and tensor.grad_fn is not None:
-                tensor.register_hook(comes)
+                tensor.register_hook(comes)  # type: ignore[no-untyped-call]
 
     # Backward.
 

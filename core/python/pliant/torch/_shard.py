@@ -17,12 +17,12 @@ import torch
 from pliant import _core
 from pliant._errors import Error, Status
 from pliant.torch import _deterministic, _optimizers, _slots
-from pliant.torch._buffers import Buffers
+from pliant.torch._buffers import Buffers, bytes_of, described, load_buffers
 from pliant.torch._passes import Passes
 from pliant.torch._rates import Rates, other
 from pliant.torch._shard_optimizer import ShardOptimizer, copy_of
 from pliant.torch._slots import Slot, over
-from pliant.torch._state import _array_name, _read, _require_kept, _tensors_of, clip_scale
+from pliant.torch._state import _array_name, _require_kept, _tensors_of, clip_scale, split
 from pliant.torch._units import Guarded, Units, assign, choose, swap_class
 
 Initialise = Callable[[str, torch.Tensor], object]
@@ -101,7 +101,7 @@ class ShardedState:
         for slot in self._slots:
             slot.number = self.sharded.add_parameter(_array_name(slot.name), list(slot.shape), not slot.trained)
             if slot.trained:
-                slot.parameter.register_hook(functools.partial(self._passes.gradient_comes, slot))
+                slot.parameter.register_hook(functools.partial(self._passes.gradient_comes, slot))  # type: ignore[no-untyped-call]
         assign(chosen, by_id, with_root)
         for unit in chosen:
             parent = None if unit.parent is None else unit.parent.number
@@ -142,15 +142,14 @@ class ShardedState:
         if self._update is not None:
             kept["numbers"] = [{key: _number(value) for key, value in numbers.items()} for numbers in self._update.numbers]
         self._rates.save(kept)
-        kept["buffers"] = [[name, str(buffer.dtype), list(buffer.shape)] for name, buffer in self.model.named_buffers()]
+        kept["buffers"] = described(self.model)
         text = json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
         return struct.pack("<Q", len(text)) + text + self._bytes_of_buffers()
 
     def load(self, blob: bytes) -> None:
         self._rates.drop()
         self._owes_update = False
-        (size,) = struct.unpack("<Q", blob[:8]) if len(blob) >= 8 else (0,)
-        kept = _read(blob[8 : 8 + size])
+        kept, buffers = split(blob)
         self._rates.require_like(kept)
         numbers = kept.get("numbers", [])
         if self._update is not None:
@@ -159,7 +158,7 @@ class ShardedState:
             self._update.numbers = [{key: _optimizers.like(copy_of(value), there[key]) for key, value in here.items()}
                                     for here, there in zip(self._update.numbers, numbers)]
         self._rates.load(kept)
-        self._load_buffers(kept, memoryview(blob)[8 + size :])
+        load_buffers(self.model, kept, buffers)
 
     def begin(self, step: Any) -> None:
         """A step is handed out, maybe again."""
@@ -171,7 +170,11 @@ class ShardedState:
         self._open(step)
 
     def begin_attempt(self, step: Any) -> None:
-        self._passes.begin_attempt(lambda: step.pending)
+        def pending() -> range | None:
+            rows: range | None = step.pending
+            return rows
+
+        self._passes.begin_attempt(pending)
 
     def end_attempt(self) -> BaseException | None:
         return self._passes.end_attempt()
@@ -344,22 +347,8 @@ class ShardedState:
         buffers = [buffer for _, buffer in self.model.named_buffers()]
         versions = [number for buffer in buffers for number in (buffer.data_ptr(), buffer._version)]
         if self._buffer_bytes is None or self._buffer_bytes[0] != versions:
-            self._buffer_bytes = versions, b"".join(_bytes_of(buffer) for buffer in buffers)
+            self._buffer_bytes = versions, b"".join(bytes_of(buffer) for buffer in buffers)
         return self._buffer_bytes[1]
-
-    def _load_buffers(self, kept: dict[str, Any], found: memoryview) -> None:
-        own = [[name, str(buffer.dtype), list(buffer.shape)] for name, buffer in self.model.named_buffers()]
-        if kept.get("buffers") != own:
-            raise other("has other buffers of the model than this program's has")
-        buffers = [buffer for _, buffer in self.model.named_buffers() if buffer.numel()]
-        if sum(buffer.numel() * buffer.element_size() for buffer in buffers) != len(found):
-            raise Error("the state beside the shards is damaged: its buffers have other bytes than they say", Status.DATA_LOSS)
-        at = 0
-        with torch.no_grad():
-            for buffer in buffers:
-                end = at + buffer.numel() * buffer.element_size()
-                buffer.copy_(torch.frombuffer(bytearray(found[at:end]), dtype=torch.uint8).view(buffer.dtype).view(buffer.shape))
-                at = end
 
 
 class _FirstValues:
@@ -397,7 +386,7 @@ class _FirstValues:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="pliant-")
         at = self._file.seek(0, os.SEEK_END)
-        self._file.write(_bytes_of(values.to(torch.float32)))
+        self._file.write(bytes_of(values.to(torch.float32)))
         self._file.flush()
         self._at[name] = at, values.numel()
 
@@ -442,11 +431,6 @@ def _key(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.blake2b(struct.pack("<Q", seed & (2**64 - 1)) + name.encode(), digest_size=8).digest(), "little")
 
 
-def _bytes_of(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().contiguous().view(-1)
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-
-
 def _number(value: Any) -> Any:
     return value.item() if isinstance(value, torch.Tensor) else value
 
@@ -462,7 +446,7 @@ def _require_model(model: Any) -> None:
             raise Error(f"module {name or type(module).__name__} was cut over the ranks before: pliant.torch.shard takes a model once",
                         Status.FAILED_PRECONDITION)
     for name, parameter in model.named_parameters():
-        if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):
+        if isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin):  # type: ignore[attr-defined]
             raise Error(f"parameter {name} has no shape yet: let the model see a batch before pliant.torch.shard")
         if parameter.device.type not in ("cpu", "meta") or parameter.layout != torch.strided:
             raise Error(f"parameter {name} is on {parameter.device} in layout {parameter.layout}: models are cut over the memory of the CPU so far, from "
@@ -481,9 +465,9 @@ def _leave_meta(model: torch.nn.Module, found: dict[str, torch.nn.Parameter], op
     for name, parameter in found.items():
         found[name] = others.get(id(parameter), parameter)
     for module in model.modules():
-        for key, parameter in module._parameters.items():
-            if parameter is not None:
-                module._parameters[key] = others.get(id(parameter), parameter)
+        for key, held in module._parameters.items():
+            if held is not None:
+                module._parameters[key] = others.get(id(held), held)
     for group in () if optimizer is None else optimizer.param_groups:
         group["params"] = [others.get(id(parameter), parameter) for parameter in group["params"]]
 
@@ -535,7 +519,7 @@ def _watch_module(module: torch.nn.Module, state: ShardedState, slots: Mapping[i
         for key, value in values.items():
             own[key].put(value.data_ptr())
         try:
-            usual(state_dict, prefix, *rest)
+            usual(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
         finally:
             for key in values:
                 own[key].take()
@@ -545,5 +529,5 @@ def _watch_module(module: torch.nn.Module, state: ShardedState, slots: Mapping[i
 
     module.__dict__["_parameters"] = Guarded(module._parameters, require)
     state._passes.homes.append((module._parameters, own))
-    module._register_state_dict_hook(saved)
+    module._register_state_dict_hook(saved)  # type: ignore[no-untyped-call]
     module.__dict__["_load_from_state_dict"] = load

@@ -16,7 +16,7 @@ _offset: int | None = None  # in bytes, of the pointer to the elements
 
 def _address_of_storage(tensor: torch.Tensor) -> int:
     """Of torch's StorageImpl, which a tensor and its views share."""
-    storage: Any = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
+    storage: Any = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()  # type: ignore[no-untyped-call]
     return int(storage._cdata)
 
 

@@ -8,7 +8,8 @@ import torch
 
 from pliant import _core
 from pliant._errors import Error, Status
-from pliant.torch._state import State
+from pliant.torch._buffers import load_buffers
+from pliant.torch._state import State, _array_name, split
 
 _SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "uint8": "u8", "int8": "u8",
           "bool": "u8"}
@@ -21,18 +22,24 @@ def load_snapshot(
     """Copies the state in a snapshot of a job, such as pliant-runs/NAME/latest/snapshots/step-00000050.snapshot, into `model`, and into `optimizer`
     and `scheduler` where they are given; for evaluation and export. Returns the number of steps that the state has made. Needs no job.
 
-    Raises Error where the file is damaged, and where it is of another model, with what differs; the model is unchanged then. On a device other
-    than the CPU the state goes through the CPU's memory.
+    The snapshot is of a job with `pliant.torch.state` or one with `pliant.torch.shard`: the model here is whole either way.
+
+    Raises Error where the file is damaged, and where it is of another model, with what differs; the model is unchanged then, unless it is a buffer of a
+    sharded job that differs. On a device other than the CPU the state goes through the CPU's memory.
     """
     state = State(model, optimizer, scheduler, trains=False)
     own = {name: (kind, shape, tensor) for (name, kind, shape, _), (_, tensor) in zip(state.arrays(), state._tensors())}
     held: list[tuple[torch.Tensor, torch.Tensor]] = []  # a tensor of the CPU, and where it belongs
-    steps = 0
+    steps, was_sharded = 0, False
 
-    def place(step: int, arrays: list[tuple[str, str, tuple[int, ...]]]) -> list[int]:
-        nonlocal steps
-        steps = step
-        _require_same(os.fsdecode(path), own, arrays, with_optimizer=optimizer is not None)
+    def place(step: int, arrays: list[tuple[str, str, tuple[int, ...]]], is_sharded: bool) -> list[int]:
+        nonlocal steps, was_sharded
+        steps, was_sharded = step, is_sharded
+        if is_sharded:
+            arrays = [(_name_of_whole(name), kind, shape) for name, kind, shape in arrays]
+            _require_same(os.fsdecode(path), _without_buffers(own, model), _without_frozen(arrays, own), with_optimizer=optimizer is not None)
+        else:
+            _require_same(os.fsdecode(path), own, arrays, with_optimizer=optimizer is not None)
         places = []
         for name, _, _ in arrays:
             if name not in own or not own[name][2].numel():
@@ -44,14 +51,38 @@ def load_snapshot(
             places.append(there.data_ptr())
         return places
 
-    rest = _core._load_snapshot(path, place)
+    rest: Any = _core._load_snapshot(path, place)
     with torch.no_grad():
         for there, tensor in held:
             if there is not tensor:
                 tensor.copy_(there)
+    if was_sharded:
+        rest, buffers = split(rest)
+        load_buffers(model, rest, buffers)
+        if optimizer is not None:
+            numbers = zip(optimizer.param_groups, rest.get("numbers", ()))
+            rest["numbers"] = {state._names[id(one)]: found for group, found in numbers for one in group["params"]}
     if optimizer is not None:
         state.load(rest)
     return steps
+
+
+def _name_of_whole(name: str) -> str:
+    """The name that `pliant.torch.state` gives what a sharded job has under this one."""
+    kind, _, parameter = name.partition("/")
+    return f"model.{parameter}" if kind == "weights" else f"optimizer.{parameter}.{_array_name(kind)}"
+
+
+def _without_buffers(own: dict[str, Any], model: torch.nn.Module) -> dict[str, Any]:
+    """They are not among the arrays of a sharded job."""
+    buffers = {f"model.{_array_name(name)}" for name, _ in model.named_buffers()}
+    return {name: array for name, array in own.items() if name not in buffers}
+
+
+def _without_frozen(arrays: list[tuple[str, str, tuple[int, ...]]], own: dict[str, Any]) -> list[tuple[str, str, tuple[int, ...]]]:
+    """A sharded job keeps room for the optimizer's state of what is frozen, too."""
+    kept = {name.removeprefix("optimizer.").rpartition(".")[0] for name in own if name.startswith("optimizer.")}
+    return [array for array in arrays if not array[0].startswith("optimizer.") or array[0].removeprefix("optimizer.").rpartition(".")[0] in kept]
 
 
 def _require_same(file: str, own: dict[str, Any], arrays: list[tuple[str, str, tuple[int, ...]]], with_optimizer: bool) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from typing import Any
 
 import torch
@@ -138,9 +139,9 @@ class State:
         return json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
 
     def load(self, blob: Any) -> None:
-        """What `save` gave, on this rank or another. The arrays are there already."""
+        """What `save` gave, on this rank or another, or what is in that. The arrays are there already."""
         self._rates.drop()
-        kept = _read(blob)
+        kept = blob if isinstance(blob, dict) else _read(blob)
         self._rates.require_like(kept)
         if self.optimizer is not None:
             self._load_numbers(kept["numbers"])
@@ -296,7 +297,7 @@ def _require_kept(model: torch.nn.Module) -> None:
 
 
 def _require_dense(name: str, tensor: torch.Tensor) -> None:
-    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):  # type: ignore[attr-defined]
         raise Error(f"{name} has no shape yet: let the model see a batch before pliant.torch.state")
     if tensor.device.type not in ("cpu", "cuda"):
         raise Error(f"{name} is on the device {tensor.device}, where it has no memory that can be copied")
@@ -324,6 +325,12 @@ def _read(blob: Any) -> dict[str, Any]:
         raise Error(f"the state beside the arrays has format {known}, and this release of Pliant reads {_FORMAT}", Status.FAILED_PRECONDITION)
     made: dict[str, Any] = kept
     return made
+
+
+def split(blob: bytes) -> tuple[dict[str, Any], memoryview]:
+    """What a sharded model's `save` gave: its JSON, and the bytes of buffers."""
+    (size,) = struct.unpack("<Q", blob[:8]) if len(blob) >= 8 else (0,)
+    return _read(blob[8 : 8 + size]), memoryview(blob)[8 + size :]
 
 
 def clip_scale(norm: float, max_norm: float) -> float:
