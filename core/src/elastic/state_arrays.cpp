@@ -121,6 +121,7 @@ bool take_shape(std::string_view text, ArrayOfLayout& array) {
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max() / 2;
   while (!text.empty()) {
     const std::string_view word = text.substr(0, text.find(','));
+    if (word.size() + 1 == text.size()) return false;  // a comma with nothing behind
     text.remove_prefix(std::min(text.size(), word.size() + 1));
     int64_t length = 0;
     const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), length);
