@@ -251,7 +251,7 @@ def session_steps(table, options, folder):
             logs = folder / f"runs-{name}-{turn}"
             subprocess.run([options.build / "bin/pliant", "run", folder / "steps.toml", "--json", "--log-dir", logs, "--", *command], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            (log,) = logs.glob("*/*/logs/*")
+            (log,) = {file.resolve() for file in logs.glob("*/*/logs/*")}  # `latest` leads to the run, too
             took, total = log.read_text(encoding="utf-8").split()
             if int(total) != 8 * steps * (8 * steps - 1) // 2:
                 raise RuntimeError(f"{log} is not of the whole data")

@@ -7,7 +7,7 @@ Both train the model of samples/torch_shard, wider and deeper, from the same fir
 mode, with AdamW and one thread a process; each block is a unit. Seconds are those of a step but the first, from the end of the one before. The peak of
 memory is of a run of its own: what a worker has beyond what it had before the model was made, of memory that is no file's, each shared page in
 parts (PSS), looked at every 10 ms; the mean of the workers. Where losses are not near each other, nothing is printed. At the end one worker of two
-visits two blocks the other way round: what the job says of that, and what becomes of FSDP's within 20 s.
+visits two blocks the other way round, or leaves one out: what becomes of the job, and of FSDP's.
 FSDP2 over gloo needs a current torch: --python names an interpreter that has one, which the package must be built for as well.
 """
 import argparse
@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import signal
 import statistics
 import subprocess
@@ -28,7 +29,8 @@ from torch_lm import counts, rows_of, spread
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "samples/torch_shard/train.py"
 AGREE_TO = 1e-3  # of a loss: sums in another order
-PATIENCE = 20.0  # seconds for workers that do not agree
+PATIENCE = 30.0  # seconds for workers that do not agree
+DIFFERENCES = {"swapped": "visits two blocks the other way round", "left_out": "leaves a block out"}
 
 CONFIG = """config_version = 1
 [run]
@@ -84,6 +86,20 @@ def build(given):
     return sample, Model(given.width, given.layers)
 
 
+def warm_up():
+    """What torch loads when a first loss and a first update are made is not the model's."""
+    import torch
+
+    one = torch.nn.Parameter(torch.zeros(3, 3))
+    torch.nn.functional.cross_entropy(one, torch.zeros(3, dtype=torch.int64), reduction="sum").backward()
+    torch.optim.AdamW([one], lr=0.001).step()
+
+
+def make_differ(model, given, rank, step):
+    if rank == 1 and step == 2 and given.differ:
+        model.order = [1, 0, *range(2, given.layers)] if given.differ == "swapped" else [0, *range(2, given.layers)]
+
+
 def of_no_file():
     """Bytes of this process that no file has."""
     found = {key: int(value.split()[0]) for key, _, value in
@@ -122,6 +138,7 @@ def ours(given):
     import pliant.torch
 
     def main(session):
+        warm_up()
         meter = Meter(given)
         sample, model = build(given)
         data = Sentences()
@@ -131,8 +148,7 @@ def ours(given):
         loader = session.loader(data, sample.collate)
         step = None
         for step in session:
-            if given.differ and step.rank == 1 and step.index == 2:
-                model.order = [1, 0, *range(2, given.layers)]
+            make_differ(model, given, step.rank, step.index)
             with step.attempt():
                 for batch in loader.of(step):
                     step.backward(model(batch))
@@ -154,6 +170,7 @@ def theirs(given):
 
     torch.distributed.init_process_group("gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    warm_up()
     meter = Meter(given)
     sample, model = build(given)
     for block in model.blocks:
@@ -166,8 +183,7 @@ def theirs(given):
     for step, batch in enumerate(batches):
         if step == given.steps:
             break
-        if given.differ and rank == 1 and step == 2:
-            model.order = [1, 0, *range(2, given.layers)]
+        make_differ(model, given, rank, step)
         loss = torch.zeros((), dtype=torch.float64)
         for rows in rows_of(batch.size.rows, plan.micro_batch, ranks, rank):
             summed = model(sample.collate([data[item] for items in _items(batch, list(rows)) for item in items]))
@@ -203,20 +219,31 @@ def run(given, who, workers, *more):
         return [json.loads((folder / f"rank-{rank}").read_text(encoding="utf-8")) for rank in range(workers)]
 
 
-def differ(given, who):
-    """How two workers end of which one visits blocks in another order, and after how many seconds."""
+def end_all(folder):
+    """Ends the processes that were started with the folder. Workers of torchrun are in sessions of their own."""
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.encode() in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+        except (OSError, ValueError):  # it has ended
+            pass
+
+
+def differ(given, who, how):
+    """How two workers end of which one visits other blocks, and after how many seconds."""
     with tempfile.TemporaryDirectory(prefix="bench-shard-") as name:
         folder, begin = pathlib.Path(name), time.monotonic()
-        process = subprocess.Popen(list(map(str, command_of(given, who, 2, folder, "--differ"))), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        process = subprocess.Popen(list(map(str, command_of(given, who, 2, folder, "--differ", how))), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
         try:
-            said = process.communicate(timeout=PATIENCE + 10)[0]
+            said = process.communicate(timeout=PATIENCE)[0]
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            end_all(name)
             process.communicate()
-            return {"ends": False, "seconds": PATIENCE, "says": "nothing"}
+            return {"ends": False, "seconds": PATIENCE, "says": ""}
         lines = [line for line in said.splitlines() if "is not committed" in line or "Error" in line]
-        return {"ends": True, "seconds": round(time.monotonic() - begin, 1), "exit_code": process.returncode, "says": lines[0].strip()[:300] if lines else ""}
+        says = re.sub(r"^outcome +failed: ", "", lines[0].strip())[:300] if lines else ""
+        return {"ends": True, "seconds": round(time.monotonic() - begin, 1), "exit_code": process.returncode, "says": says}
 
 
 def measure(given, workers):
@@ -248,7 +275,8 @@ def main():
     parser.add_argument("--width", type=int, default=256, metavar="N", choices=range(8, 65537), help="default: 256")
     parser.add_argument("--layers", type=int, default=8, metavar="N", choices=range(2, 1025), help="blocks; default: 8")
     parser.add_argument("--json", action="store_true")
-    for word in ("ours", "theirs", "memory", "differ"):
+    parser.add_argument("--differ", choices=DIFFERENCES, help=argparse.SUPPRESS)
+    for word in ("ours", "theirs", "memory"):
         parser.add_argument(f"--{word}", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -269,7 +297,7 @@ def main():
         parser.error(f"--python {given.python}: has no torch: {asked.stderr.strip()[-300:]}")
     load = round(os.getloadavg()[0], 1)
     found = {workers: measure(given, workers) for workers in given.workers}
-    differing = {who: differ(given, who) for who in ["ours", *(["theirs"] if given.has_fsdp else [])]}
+    differing = {how: {who: differ(given, who, how) for who in ["ours", *(["theirs"] if given.has_fsdp else [])]} for how in DIFFERENCES}
     if given.json:
         print(json.dumps({"schema": "pliant.bench_torch_shard/1", "torch": torch, "load": load, "differing": differing,
                           "workers": [{"workers": workers, **one} for workers, one in found.items()]}))
@@ -281,10 +309,11 @@ def main():
             if who in one:
                 ratio = "1" if who == "theirs" or "theirs" not in one else spread([a / b for a, b in zip(one["ours"]["seconds"], one["theirs"]["seconds"])], ".2f")
                 print(f"| {workers} | {name} | {spread([1e3 * x for x in one[who]['seconds']], '.1f')} | {ratio} | {one[who]['peak'] / 2**20:.1f} MiB |")
-    print("\nOne of two workers visits blocks in another order:")
-    for who, one in differing.items():
-        ends = f"ends with {one['exit_code']} after {one['seconds']} s" if one["ends"] else f"has not ended after {PATIENCE + 10:.0f} s, and says nothing"
-        print(f"  {who}: {ends}{': ' + one['says'] if one['ends'] and one['says'] else ''}")
+    for how, words in DIFFERENCES.items():
+        print(f"\nOne of two workers {words} from step 2 on:")
+        for who, one in differing[how].items():
+            ends = f"ends with {one['exit_code']} after {one['seconds']} s" if one["ends"] else f"has not ended after {PATIENCE:.0f} s"
+            print(f"  {'the job' if who == 'ours' else 'FSDP2'} {ends}{': ' + one['says'] if one['says'] else ', and says nothing'}")
     if not given.has_fsdp:
         print(f"\nLeft out: fully_shard: torch {torch} has none")
     return 0
