@@ -117,6 +117,11 @@ MAIN = IMPORTS + "def train(session):\n    toy = Toy()\n{work}\nsys.exit(pliant.
 PLAIN_MAIN = IMPORTS + "def train():\n    session, toy = pliant.elastic.Session.attach(), Toy()\n{work}\ntrain()\n"
 
 
+def python_path():
+    """Where a worker finds the package, which may be installed, and what stands here."""
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(pathlib.Path(__file__).parent)]))
+
+
 def run(folder, work=PLAIN, *, workers=1, options=(), settings="", env=None, main=MAIN, leaves_memory=False):
     """Runs a job in `folder`, whose workers do `work` with `session` and `toy`. Gives exit code, summary, stderr, what each worker has ended with,
     and what the workers wrote. `leaves_memory`: at the end of a process it may hold what nobody can free."""
@@ -126,8 +131,7 @@ def run(folder, work=PLAIN, *, workers=1, options=(), settings="", env=None, mai
     for file in folder.glob("weights-*"):
         file.unlink()
     program = pathlib.Path(os.environ["PLIANT_TEST_BIN"]) / "pliant"
-    here = str(pathlib.Path(__file__).parent)
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([os.environ["PYTHONPATH"], here]), **(env or {}))
+    environment = dict(os.environ, PYTHONPATH=python_path(), **(env or {}))
     if leaves_memory and "ASAN_OPTIONS" in environment:
         environment["ASAN_OPTIONS"] += ":detect_leaks=0"
     command = [program, "run", "pliant.toml", "--json", *options, "--", sys.executable, "worker.py"]

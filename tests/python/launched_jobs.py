@@ -62,10 +62,9 @@ def prepare(folder, work, settings="", main=MAIN, resume=False):
 
 def start(folder, ranks, attempt, store, run_id, env):
     """The processes of one attempt."""
-    here = str(pathlib.Path(__file__).parent)
     processes = []
     for rank in range(ranks):
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join([os.environ["PYTHONPATH"], here]), RANK=str(rank), LOCAL_RANK=str(rank),
+        environment = dict(os.environ, PYTHONPATH=elastic_jobs.python_path(), RANK=str(rank), LOCAL_RANK=str(rank),
                            WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT="1", TORCHELASTIC_RUN_ID=run_id,
                            TORCHELASTIC_RESTART_COUNT=str(attempt), TEST_STORE=store, OMP_NUM_THREADS="1", **env)
         one = subprocess.Popen([sys.executable, "worker.py"], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

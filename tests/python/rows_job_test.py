@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 
+import elastic_jobs
 import numpy
 from conftest import lengths_of, toml
 from rows_test import packed
@@ -101,8 +102,7 @@ def run(folder, world_size, *arguments):
     done = subprocess.run([pathlib.Path(os.environ["PLIANT_TEST_BIN"]) / "pliant", "run", "--json", "--workers", str(world_size),
                            "--log-dir", "agent-runs", "--", sys.executable, "worker.py", *arguments],
                           cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=150,
-                          check=False, env=dict(os.environ, PYTHONPATH=os.pathsep.join([os.environ["PYTHONPATH"],
-                                                                                        str(pathlib.Path(__file__).parent)])))
+                          check=False, env=dict(os.environ, PYTHONPATH=elastic_jobs.python_path()))
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
