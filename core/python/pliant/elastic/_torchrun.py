@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from pliant import _core
 from pliant._errors import Error, Status
 
-_AGENT = "pliant/agent"  # key of the store: the address, or "!" and why there is none
 _SECONDS_TO_ATTACH = 300
 _SECONDS_OF_AGENT = 10  # that it has at the end of the job
 
@@ -135,7 +134,9 @@ def attach(config: str | os.PathLike[str], resume: bool, sets: Iterable[str], le
     """The session, the agent where this is rank 0, and the store, which must live as long."""
     place = launch()
     store = _store()
-    if store.add(f"pliant/attached/{place.rank}", 1) > 1:
+    of_start = f"pliant/{_number('TORCHELASTIC_RESTART_COUNT', 0)}"  # current releases of torch keep what earlier starts of the group have stored
+    agent_key = f"{of_start}/agent"  # the address, or "!" and why there is none
+    if store.add(f"{of_start}/attached/{place.rank}", 1) > 1:
         raise _mistake("a process joined as this rank before: a worker attaches once, and programs that it starts are no workers", Status.FAILED_PRECONDITION)
     agent = None
     if place.rank == 0:
@@ -143,12 +144,12 @@ def attach(config: str | os.PathLike[str], resume: bool, sets: Iterable[str], le
         try:
             agent = _start_agent(place, address, config, resume, sets)
         except BaseException as failure:
-            store.set(_AGENT, f"!{failure}")  # for those that wait
+            store.set(agent_key, f"!{failure}")  # for those that wait
             raise
-        store.set(_AGENT, address)
+        store.set(agent_key, address)
     else:
         try:
-            address = store.get(_AGENT).decode()
+            address = store.get(agent_key).decode()
         except RuntimeError as failure:
             raise Error(f"rank 0 has not attached within {_SECONDS_TO_ATTACH} s: {failure}", Status.DEADLINE_EXCEEDED) from failure
         if address.startswith("!"):
