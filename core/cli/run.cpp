@@ -1,5 +1,6 @@
 // pliant run
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -84,8 +85,13 @@ int run_opened(const Invocation& invocation, RunArguments& arguments) {
   const auto [text, name] = config_of(invocation, arguments, overrides);
   const Config read = Config::parse(text, {}, overrides, name);
   const Config config = Config::parse(text, job_needs(read), overrides, name);
-  if (arguments.listener >= 0)
-    options.calling = CallingWorkers{std::exchange(arguments.listener, -1), arguments.launcher};
+  if (arguments.listener >= 0) {
+    struct stat input {};
+    const bool has_starter =
+        !arguments.launcher.empty() && ::fstat(STDIN_FILENO, &input) == 0 && S_ISFIFO(input.st_mode);
+    options.calling =
+        CallingWorkers{std::exchange(arguments.listener, -1), arguments.launcher, has_starter ? STDIN_FILENO : -1};
+  }
   static const UnblockedStderr kUnblocked;  // to the end of the process: no job waits for whoever reads its progress
   RunView view(live_terminal(), invocation.quiet, colored(invocation));
   const JobSummary summary = run_job(config, options, view);
@@ -156,7 +162,9 @@ void add_run(CLI::App& app, Invocation& invocation) {
           ->type_name("FD");
   command
       ->add_option("--launcher", arguments->launcher,
-                   "With --listen: a name of this start of the launcher. Where the latest run has it, that is resumed")
+                   "With --listen: a name of this start of the launcher. Where the latest run has it, that is resumed. "
+                   "The job ends "
+                   "where standard input is a pipe that ends before all workers have called")
       ->needs(listener)
       ->type_name("NAME");
   command->add_flag("--show-logs", arguments->show_logs, "Show the output of the workers, each line with its rank");

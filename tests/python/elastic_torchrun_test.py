@@ -144,6 +144,14 @@ def test_a_rank_that_ends_before_the_others_attach_ends_the_wait(tmp_path):
     assert job.codes[1] == 9 and job.codes[0] != 0, job.said
 
 
+def test_a_rank_that_ends_between_the_start_of_the_agent_and_its_own_call_ends_the_agent(tmp_path):
+    """Else the output of the group stays open, and the run taken, until the agent has waited for ten minutes."""
+    end = "pliant._core.Session.attach_at = lambda *_: os.kill(os.getpid(), 9)\n"
+    main = launched_jobs.MAIN.replace("sys.exit(", f"if RANK == 0: {end}else: sys.exit(0)\nsys.exit(")
+    job = launched_jobs.run(tmp_path, main=main, settings="start_timeout_s = 600")
+    assert job.codes[0] == -9 and "the process that started this agent ended before ranks 0, 1 of 2 had attached" in job.said, job.said
+
+
 MISUSE = """
     attach, environment = pliant.elastic.Session.attach, dict(os.environ)
 

@@ -64,6 +64,9 @@ struct CallingWorkers {
   /// Names one start of the launcher, and is kept in the run. The run that it names is resumed where there is one, so
   /// that a group that is started again goes on. Empty: none is.
   std::string launcher{};
+  /// A pipe that stays with its owner, or -1. That it ends before all workers have called says that the process which
+  /// started this one is gone: the job ends.
+  int starter = -1;
 };
 
 struct JobOptions {

@@ -1,5 +1,6 @@
 // Workers that an agent did not start call it: who is heard, who is refused, and what both sides make of nonsense.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -100,6 +101,20 @@ TEST_CASE("workers that call are there rank by rank, and are welcomed with what 
     char rest[8];  // what comes behind the answer is left for the session
     CHECK(::recv(answered->socket.get(), rest, sizeof(rest), 0) == 4);
   }
+}
+
+TEST_CASE("an agent whose starter ends waits for nobody") {
+  Listening listening;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const FileDescriptor starter(ends[0]);
+  Callers callers(std::move(listening.socket), starter.get());
+  ::close(ends[1]);
+  const FileDescriptor worker = says(listening.address, call_of(1, 2));
+  const auto gathered = callers.gather(2, kLong);
+  REQUIRE_FALSE(gathered);
+  CHECK(gathered.error().status() == Status::kPeerLost);
+  CHECK(has(gathered.error().message(), "the process that started this agent ended before rank"));
 }
 
 TEST_CASE("a call that does not fit is refused with what is wrong") {

@@ -125,8 +125,8 @@ def _start_agent(place: Launch, address: str, config: str | os.PathLike[str], re
         for one in sets:
             command += ["--set", one]
         words = list(sys.orig_argv) or [sys.executable]
-        # In a session of its own: what torchrun or a terminal says to the group, ranks pass on, once.
-        process = subprocess.Popen([*command, "--", *words], pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
+        # In a session of its own: what torchrun or a terminal says to the group, ranks pass on, once. Its input ends with this process.
+        process = subprocess.Popen([*command, "--", *words], pass_fds=[listener.fileno()], stdin=subprocess.PIPE, stdout=2, start_new_session=True)
     return Agent(process)
 
 

@@ -107,6 +107,7 @@ Result<std::vector<Caller>> Callers::gather(int64_t world_size, std::chrono::dur
       awaited.push_back({one.worker.socket.get(), POLLIN, 0});
       awaited.push_back({one.worker.pidfd.get(), POLLIN, 0});
     }
+    awaited.push_back({starter_, 0, 0});  // poll passes over -1
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     const int ready =
         left > 0 ? ::poll(awaited.data(), awaited.size(), static_cast<int>(std::min<int64_t>(left, 1000))) : 0;
@@ -118,7 +119,12 @@ Result<std::vector<Caller>> Callers::gather(int64_t world_size, std::chrono::dur
                     fmt::format("{} of {} did not attach within {:.0f} s ([run] start_timeout_s)", missing(world_size),
                                 world_size, at_most.count()));
     }
-    for (size_t i = 0; ready > 0 && i < (awaited.size() - 1) / 2; ++i) {
+    if (ready > 0 && awaited.back().revents != 0) {
+      return failed(Status::kPeerLost,
+                    fmt::format("the process that started this agent ended before {} of {} had attached",
+                                missing(world_size), world_size));
+    }
+    for (size_t i = 0; ready > 0 && i < (awaited.size() - 2) / 2; ++i) {
       Pending& one = pending_[i];
       const bool spoke = awaited[1 + 2 * i].revents != 0;
       const bool ended = awaited[2 + 2 * i].revents != 0;

@@ -22,12 +22,13 @@ struct Caller {
 
 class Callers {
  public:
-  /// `listener`: a listening Unix socket, which is closed when all have called.
-  explicit Callers(FileDescriptor listener) : listener_(std::move(listener)) {}
+  /// `listener`: a listening Unix socket, which is closed when all have called. `starter`: as CallingWorkers has it.
+  explicit Callers(FileDescriptor listener, int starter = -1) : listener_(std::move(listener)), starter_(starter) {}
 
   /// Waits until each of the ranks 0 .. world_size - 1 has called; the answer has them in this order. Processes of
-  /// other users are not heard. kDeadlineExceeded with the ranks that are missing, kPeerLost when one ends or hangs
-  /// up, kInvalidArgument (kInput) for a call that does not fit: another world size or protocol, a rank that is there.
+  /// other users are not heard. kDeadlineExceeded with the ranks that are missing, kPeerLost when one, or the starter,
+  /// ends or hangs up, kInvalidArgument (kInput) for a call that does not fit: another world size or protocol, a rank
+  /// that is there.
   Result<std::vector<Caller>> gather(int64_t world_size, std::chrono::duration<double> at_most);
   /// Tells all that have called, and all that call no later than now, why there is no job for them.
   void refuse(const Error& why);
@@ -46,6 +47,7 @@ class Callers {
   [[nodiscard]] std::string missing(int64_t world_size) const;
 
   FileDescriptor listener_;
+  int starter_;
   std::vector<Pending> pending_;
 };
 

@@ -500,7 +500,7 @@ void refuse_calls(int listener, const Error& why) {
 
 JobSummary run_job(const Config& config, const JobOptions& options, JobObserver& observer) {
   if (!options.calling) return run_settled(config, with_run_found(config, options), observer, nullptr);
-  elastic::Callers callers{FileDescriptor(options.calling->listener)};
+  elastic::Callers callers(FileDescriptor(options.calling->listener), options.calling->starter);
   try {
     return run_settled(config, with_run_found(config, options), observer, &callers);
   } catch (const Error& error) {
