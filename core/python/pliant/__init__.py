@@ -29,13 +29,13 @@ try:
         share_out,
         waiting,
     )
-except ImportError as missing:
-    if "GLIBCXX_" not in str(missing):
+except ImportError as _missing:
+    if "GLIBCXX_" not in str(_missing):
         raise
     raise ImportError(
-        f"{missing}: this process has an older libstdc++ than Pliant was built with, as some conda environments have; update it there "
+        f"{_missing}: this process has an older libstdc++ than Pliant was built with, as some conda environments have; update it there "
         "(conda install -c conda-forge libstdcxx-ng)"
-    ) from missing
+    ) from _missing
 from pliant._errors import Error, Finding, Status
 from pliant._ledger import Ledger, Restored
 from pliant._plan import plan
