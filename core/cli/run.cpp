@@ -163,8 +163,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
   command
       ->add_option("--launcher", arguments->launcher,
                    "With --listen: a name of this start of the launcher. Where the latest run has it, that is resumed. "
-                   "The job ends "
-                   "where standard input is a pipe that ends before all workers have called")
+                   "The job ends where standard input is a pipe that ends before all workers have called")
       ->needs(listener)
       ->type_name("NAME");
   command->add_flag("--show-logs", arguments->show_logs, "Show the output of the workers, each line with its rank");

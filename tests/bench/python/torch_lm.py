@@ -194,6 +194,17 @@ def counts(text):
     return made
 
 
+def use_package(parser, given):
+    """That of the build, in this process and those that it starts, which compute with one thread."""
+    given.build = given.build.resolve()
+    package = str(given.build / "lib/python")
+    if not pathlib.Path(package, "pliant").is_dir():
+        parser.error(f"--build {given.build}: has no Python package")
+    sys.path.insert(0, package)
+    os.environ["PYTHONPATH"] = package
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", metavar="DIR", help="default: build/release")
@@ -205,14 +216,8 @@ def main():
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--ddp", type=pathlib.Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    given.build = given.build.resolve()
-    package = str(given.build / "lib/python")
-    if not pathlib.Path(package, "pliant").is_dir():
-        parser.error(f"--build {given.build}: has no Python package")
-    sys.path.insert(0, package)
-    os.environ["PYTHONPATH"] = package
+    use_package(parser, given)
     os.environ["PATH"] = os.pathsep.join([str(given.build / "libexec/python"), os.environ["PATH"]])
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
     if given.bare or given.ddp:
         (bare if given.bare else ddp)(given)
         return

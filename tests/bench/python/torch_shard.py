@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 
-from torch_lm import counts, rows_of, spread
+from torch_lm import counts, rows_of, spread, use_package
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "samples/torch_shard/train.py"
@@ -269,7 +269,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", metavar="DIR", help="default: build/release")
     parser.add_argument("--python", type=pathlib.Path, default=pathlib.Path(sys.executable), metavar="FILE", help="default: the one that runs this")
-    parser.add_argument("--workers", type=counts, default=[1, 2, 4], metavar="N,...", help="default: 1,2,4; of 1, 2, 4 each")
+    parser.add_argument("--workers", type=counts, default=[1, 2, 4], metavar="N,...", help="default: 1,2,4; at most 4 each")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", choices=range(1, 101), help="default: 3")
     parser.add_argument("--steps", type=int, default=8, metavar="N", choices=range(4, 10001), help="default: 8")
     parser.add_argument("--width", type=int, default=256, metavar="N", choices=range(8, 65537), help="default: 256")
@@ -280,18 +280,16 @@ def main():
         parser.add_argument(f"--{word}", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    given.build = given.build.resolve()
-    package = str(given.build / "lib/python")
-    if not pathlib.Path(package, "pliant").is_dir():
-        parser.error(f"--build {given.build}: has no Python package")
-    sys.path.insert(0, package)
-    os.environ["PYTHONPATH"] = package
-    for name in ("OMP", "OPENBLAS", "MKL"):
-        os.environ[f"{name}_NUM_THREADS"] = "1"
+    use_package(parser, given)
     if given.ours or given.theirs:
         return (ours if given.ours else theirs)(given)
-    asked = subprocess.run([given.python, "-c", "import torch; print(torch.__version__, flush=True); from torch.distributed.fsdp import fully_shard"],
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if max(given.workers) > 4:
+        parser.error(f"--workers {max(given.workers)}: a step has four micro-batches, so there are at most 4 workers")
+    try:
+        asked = subprocess.run([given.python, "-c", "import torch; print(torch.__version__, flush=True); from torch.distributed.fsdp import fully_shard"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    except OSError as failure:
+        parser.error(f"--python {given.python}: {failure.strerror}")
     torch, given.has_fsdp = asked.stdout.strip(), asked.returncode == 0
     if not torch:
         parser.error(f"--python {given.python}: has no torch: {asked.stderr.strip()[-300:]}")

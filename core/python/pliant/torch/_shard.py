@@ -22,7 +22,7 @@ from pliant.torch._passes import Passes
 from pliant.torch._rates import Rates, other
 from pliant.torch._shard_optimizer import ShardOptimizer, copy_of
 from pliant.torch._slots import Slot, over
-from pliant.torch._state import _array_name, _require_kept, _tensors_of, clip_scale, split
+from pliant.torch._state import _array_name, _require_kept, _tensors_of, clip_scale, parts_of_blob
 from pliant.torch._units import Guarded, Units, assign, choose, swap_class
 
 Initialise = Callable[[str, torch.Tensor], object]
@@ -149,7 +149,7 @@ class ShardedState:
     def load(self, blob: bytes) -> None:
         self._rates.drop()
         self._owes_update = False
-        kept, buffers = split(blob)
+        kept, buffers = parts_of_blob(blob)
         self._rates.require_like(kept)
         numbers = kept.get("numbers", [])
         if self._update is not None:

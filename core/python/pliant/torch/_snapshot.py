@@ -9,7 +9,7 @@ import torch
 from pliant import _core
 from pliant._errors import Error, Status
 from pliant.torch._buffers import load_buffers
-from pliant.torch._state import State, _array_name, split
+from pliant.torch._state import State, _array_name, parts_of_blob
 
 _SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "uint8": "u8", "int8": "u8",
           "bool": "u8"}
@@ -57,7 +57,7 @@ def load_snapshot(
             if there is not tensor:
                 tensor.copy_(there)
     if was_sharded:
-        rest, buffers = split(rest)
+        rest, buffers = parts_of_blob(rest)
         load_buffers(model, rest, buffers)
         if optimizer is not None:
             numbers = zip(optimizer.param_groups, rest.get("numbers", ()))

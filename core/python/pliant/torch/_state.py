@@ -327,7 +327,7 @@ def _read(blob: Any) -> dict[str, Any]:
     return made
 
 
-def split(blob: bytes) -> tuple[dict[str, Any], memoryview]:
+def parts_of_blob(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     """What a sharded model's `save` gave: its JSON, and the bytes of buffers."""
     (size,) = struct.unpack("<Q", blob[:8]) if len(blob) >= 8 else (0,)
     return _read(blob[8 : 8 + size]), memoryview(blob)[8 + size :]
