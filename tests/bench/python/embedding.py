@@ -246,20 +246,25 @@ def session_steps(table, options, folder):
     (folder / "steps.toml").write_text(STEPS.format(sequences=8 * steps, first=steps // 8), encoding="utf-8")
     commands = {"C++": [peer], "Python": [sys.executable, "-B", pathlib.Path(__file__).with_name("session_steps.py")]}
     found = {name: [] for name in commands}
+    computed = {name: [] for name in commands}
     for turn in range(options.repetitions):
         for name, command in sorted(commands.items(), reverse=turn % 2 == 1):
             logs = folder / f"runs-{name}-{turn}"
             subprocess.run([options.build / "bin/pliant", "run", folder / "steps.toml", "--json", "--log-dir", logs, "--", *command], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             (log,) = {file.resolve() for file in logs.glob("*/*/logs/*")}  # `latest` leads to the run, too
-            took, total = log.read_text(encoding="utf-8").split()
+            took, of_thread, total = log.read_text(encoding="utf-8").split()
             if int(total) != 8 * steps * (8 * steps - 1) // 2:
                 raise RuntimeError(f"{log} is not of the whole data")
             found[name].append(float(took))
+            computed[name].append(float(of_thread))
     note = f"1 worker, {steps:,} steps, 1,000 elements"
     for name, times in found.items():
         table.add(f"a step of a session in {name}", times, "us", note)
-    table.add("what Python adds to a step, of each turn", [one - other for one, other in zip(found["Python"], found["C++"])], "us", note)
+    for name, times in computed.items():
+        table.add(f"of it computed by the thread that calls, in {name}", times, "us", note)
+    for of_what, times in (("a step", found), ("what that thread computes", computed)):
+        table.add(f"what Python adds to {of_what}, of each turn", [one - other for one, other in zip(times["Python"], times["C++"])], "us", note)
 
 
 def lengths_from_numpy(table, options, folder):

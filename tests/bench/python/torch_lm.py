@@ -4,7 +4,7 @@
     scripts/bench-torch [--workers 1,2,4] [--rounds N] [--steps N] [--set KEY=VALUE ...] [--json]
 
 Speeds are tokens a second from the end of the first step to the end of the last, which leaves the start out: `tokens_per_second` of
-`pliant run --json`, and the same of the others. All have the batches, micro-batches and rates of the job in fast mode, and one thread a process; the bare loop
+`pliant run --json`, and the same of the others. All have the batches, micro-batches and rates of the job in fast mode, one thread a process, and memory that malloc keeps; the bare loop
 and DDP have no agent, ledger, digest, look for NaN or read-ahead. Where their losses are not near those of the job they compute something else, and
 nothing is printed. They take turns, in every other round the other way round. `at commit` is fast mode with [run] reduce_bucket = 0: nothing
 of a gradient travels before backward has ended.
@@ -195,7 +195,7 @@ def counts(text):
 
 
 def use_package(parser, given):
-    """That of the build, in this process and those that it starts, which compute with one thread."""
+    """That of the build, in this process and those that it starts, which compute with one thread and keep the memory of tensors that are freed."""
     given.build = given.build.resolve()
     package = str(given.build / "lib/python")
     if not pathlib.Path(package, "pliant").is_dir():
@@ -203,6 +203,8 @@ def use_package(parser, given):
     sys.path.insert(0, package)
     os.environ["PYTHONPATH"] = package
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    # Else glibc gives it back and takes it again, a step or not as its heap happens to lie: one loop differs by a tenth from run to run.
+    os.environ.update(MALLOC_MMAP_THRESHOLD_=str(2**28), MALLOC_TRIM_THRESHOLD_=str(2**30))
 
 
 def main():
