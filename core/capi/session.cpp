@@ -84,6 +84,20 @@ int32_t pliant_session_attach(pliant_session_t** session, pliant_error_t* error)
                                 [] { return std::make_unique<pliant_session_t>(pliant::Session::attach()); });
 }
 
+int32_t pliant_session_attach_at(pliant_session_t** session, const char* address, int64_t rank, int64_t world_size,
+                                 pliant_error_t* error) {
+  return pliant::capi::hand_out(session, error, [&] {
+    pliant::capi::require(address, "address");
+    return std::make_unique<pliant_session_t>(pliant::Session::attach_at(address, rank, world_size));
+  });
+}
+
+// Nothing but this: what other functions do around a call is not async-signal-safe.
+int32_t pliant_pass_stop_signal(int32_t number) {
+  pliant::pass_stop_signal(number);
+  return PLIANT_OK;
+}
+
 int32_t pliant_session_free(pliant_session_t* session) {
   return pliant::capi::answer(nullptr, [&] {
     if (session == nullptr) return;

@@ -539,6 +539,7 @@ Calls calls_of_data_and_devices() {
          return pliant_sum_of_norms(p.once_in(9) ? nullptr : chunks.data(), p.below(4), p.value<double>(), p.error());
        }},
       {"pliant_leave_stop_signals_to_agent", [](Player&) { return pliant_leave_stop_signals_to_agent(); }},
+      {"pliant_pass_stop_signal", [](Player& p) { return pliant_pass_stop_signal(static_cast<int32_t>(p.small())); }},
       PLIANT_CALL(pliant_log_to_stderr, static_cast<int32_t>(p.small()) | 8),
       PLIANT_CALL(pliant_accelerator_make, p.handle<pliant_config_t>(), p.place<pliant_accelerator_t>()),
       FREE(pliant_accelerator_free),

@@ -320,6 +320,12 @@ inline const Calls& job_calls() {
          pliant_session_t* second = nullptr;  // the process has joined, or there is no job
          return pliant_session_attach(p.once_in(9) ? nullptr : &second, p.error());
        }},
+      {"pliant_session_attach_at",
+       [](Player& p) {
+         pliant_session_t* second = nullptr;  // nobody listens there
+         const char* const address = p.text();
+         return pliant_session_attach_at(p.once_in(9) ? nullptr : &second, address, p.small(), p.small(), p.error());
+       }},
       {"pliant_session_free", &session_free},
       PLIANT_CALL(pliant_session_config, p.handle<pliant_session_t>(), p.place<pliant_config_t>()),
       {"pliant_session_start", &start},

@@ -872,6 +872,16 @@ PLIANT_API int32_t pliant_log_to_stderr(int32_t least, pliant_error_t* error);
 
 /* Joins the job whose agent started this process. PLIANT_FAILED_PRECONDITION, exit code 2, outside of one. [any] */
 PLIANT_API int32_t pliant_session_attach(pliant_session_t** session, pliant_error_t* error);
+/* Joins the job of an agent that did not start this process, `pliant run --listen`, and that waits for calls at
+ * `address`, the name of an abstract Unix socket. Waits until all ranks have called. PLIANT_INVALID_ARGUMENT for a rank
+ * that there is not; PLIANT_FAILED_PRECONDITION, exit code 2, where nobody of this user listens there;
+ * PLIANT_PEER_LOST where the agent ends before it has answered. Stop signals are passed on to the agent by
+ * pliant_leave_stop_signals_to_agent, called after it. [any] */
+PLIANT_API int32_t pliant_session_attach_at(pliant_session_t** session, const char* address, int64_t rank,
+                                            int64_t world_size, pliant_error_t* error);
+/* What a handler of SIGINT, SIGTERM or SIGHUP of the program's own does then: the agent gets the signal. It is
+ * async-signal-safe. In processes that have not attached so it does nothing. [any] */
+PLIANT_API int32_t pliant_pass_stop_signal(int32_t number);
 /* Before it the state, whose arrays it reads and writes, is not freed. [maker] */
 PLIANT_API int32_t pliant_session_free(pliant_session_t* session);
 /* The config of the job, for the caller to free; it may outlive the session. [maker] */
