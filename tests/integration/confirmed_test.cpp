@@ -21,8 +21,7 @@ void lose_agent(JobRunner& job, const std::string& run_keys, const std::string& 
   const Ended killed = job.run_json({"--inject", "kill:agent," + at});
   INFO(killed.err);
   REQUIRE(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-  }
+  job.wait_for_processes();
   REQUIRE(fs::exists(job.latest() / "snapshots/step-00000008.snapshot"));
 }
 
@@ -81,8 +80,7 @@ TEST_CASE("where the only snapshot is not confirmed the job begins anew, and say
   JobRunner job;
   job.config(toy_config("workers = 2\ndeterministic = true\nsnapshot_every = 8"));
   REQUIRE(job.run_json({"--inject", "kill:agent,step=8,at=vote"}).exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {
-  }
+  job.wait_for_processes();
   const Ended resumed = job.run_json({"--resume"});
   INFO(resumed.err);
   REQUIRE(resumed.exit_code == 0);

@@ -30,8 +30,7 @@ std::vector<std::string> injecting(const std::vector<std::string>& injections) {
 void check_killed(const JobRunner& job, const Ended& ended) {
   INFO(ended.err);
   REQUIRE(ended.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-  }
+  job.wait_for_processes();
 }
 
 /// Ranks agreed on the state that each step began with: in fast mode, too.

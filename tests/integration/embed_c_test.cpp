@@ -2,9 +2,15 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -65,6 +71,36 @@ std::string variant_config(const char* program) {
   return config;
 }
 
+/// A socket of that abstract name that listens, and that processes which this one starts have, too.
+int listening_at(const std::string& address) {
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  std::memcpy(at.sun_path + 1, address.data(), address.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size());
+  REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&at), length) == 0);
+  REQUIRE(::listen(listener, 16) == 0);
+  return listener;
+}
+
+/// What a launcher starts as rank `rank` of two.
+pid_t start_called(const std::string& address, int rank) {
+  const Environment environment({{"TEST_ADDRESS", address}, {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}});
+  const std::string program = std::string(PLIANT_TEST_BIN_DIR) + "/embed_c_called";
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::execl(program.c_str(), program.c_str(), nullptr);
+    ::_exit(127);
+  }
+  return pid;
+}
+
+int exit_code_of(pid_t pid) {
+  int status = 0;
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 void check_variant(const char* program) {
   JobRunner job;
   job.config(variant_config(program));
@@ -102,6 +138,20 @@ TEST_CASE("the trainer in C that takes its gradient where it lies on the device 
 
 TEST_CASE("a start in C that was refused for its arrays is tried again with others, and no bit changes") {
   check_variant("embed_c_starts_again");
+}
+
+TEST_CASE("the trainer in C whose workers another launcher starts ends with the same bits") {
+  JobRunner job;
+  job.config(embed_config("workers = 4"));
+  const std::string address = "pliant-test-" + job.folder().filename().string();
+  const int listener = listening_at(address);
+  const pid_t agent =
+      job.start({"run", "pliant.toml", "--json", "--workers", "2", "--listen", std::to_string(listener)});
+  ::close(listener);
+  const pid_t workers[] = {start_called(address, 0), start_called(address, 1)};
+  for (const pid_t worker : workers) CHECK(exit_code_of(worker) == 0);
+  check_whole(job, job.wait(agent));
+  CHECK(job.snapshot() == undisturbed());
 }
 
 TEST_CASE("a trainer in C says what it is busy with, gives metrics and results, looks ahead, and ends the job early") {
@@ -152,8 +202,7 @@ TEST_CASE("the trainer in C shrinks, is resumed at other sizes after its agent d
   const Ended killed =
       job.run_json({"--inject", "kill:rank=1,step=5,at=reduce", "--inject", "kill:agent,step=14,at=vote"});
   REQUIRE(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-  }
+  job.wait_for_processes();
   const Ended ended = job.run_json({"--resume", "--workers", "1"});
   check_whole(job, ended);
   CHECK(ended.summary["resumed_from"] == 12);
@@ -171,8 +220,7 @@ TEST_CASE(
   const Ended killed =
       job.run_json({"--inject", "kill:rank=2,step=5,at=vote", "--inject", "kill:agent,step=14,at=commit"});
   REQUIRE(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // as above
-  }
+  job.wait_for_processes();
   const Ended ended = job.run_json({"--resume", "--workers", "2"});
   check_whole(job, ended);
   CHECK(ended.summary["resumed_from"] == 12);

@@ -78,8 +78,7 @@ TEST_CASE("workers that resume in the fourth epoch plan it and those after it, a
   const int64_t step = 4 * kStepsOfEpoch + 2;  // the newest snapshot is of the epoch before
   const Ended killed = job.run({"run", "pliant.toml", "--inject", fmt::format("kill:agent,step={},at=vote", step)});
   CHECK(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-  }
+  job.wait_for_processes();
   for (const auto& log : fs::directory_iterator(job.latest() / "logs")) fs::remove(log);
   const Ended resumed = job.run_json({"--resume", "--workers", "4"});
   INFO(resumed.err);
@@ -98,8 +97,7 @@ TEST_CASE("an agent that resumes in the epoch of its snapshot plans that one, an
   const int64_t step = 4 * kStepsOfEpoch + 12;
   const Ended killed = job.run({"run", "pliant.toml", "--inject", fmt::format("kill:agent,step={},at=vote", step)});
   CHECK(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // as above
-  }
+  job.wait_for_processes();
   const Ended resumed = job.run_json({"--resume"});
   INFO(resumed.err);
   REQUIRE(resumed.exit_code == 0);
@@ -179,8 +177,7 @@ TEST_CASE("a resume is refused where the sampler gives other rows than it did, t
   job.config(counting_config("workers = 2"));
   const Ended killed = job.run({"run", "pliant.toml", "--inject", "kill:agent,step=60,at=vote"});
   CHECK(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // as above
-  }
+  job.wait_for_processes();
   REQUIRE(fs::exists(job.latest() / "epochs.jsonl"));
   {
     const Environment turned(std::map<std::string, std::string>{{"TEST_TURN_ROWS", "1"}});
@@ -198,8 +195,7 @@ TEST_CASE("a list of epochs that is damaged, or cannot be written, costs plans a
   job.config(counting_config("workers = 2"));
   const Ended killed = job.run({"run", "pliant.toml", "--inject", fmt::format("kill:agent,step=60,at=vote")});
   CHECK(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // as above
-  }
+  job.wait_for_processes();
   const fs::path list = job.latest() / "epochs.jsonl";
   REQUIRE(fs::exists(list));
   fs::remove(list);

@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/durable_file.hpp"
 #include "base/result.hpp"
 #include "elastic/snapshot.hpp"
 
@@ -250,6 +253,14 @@ std::map<pid_t, std::string> JobRunner::processes() const {
 
 int JobRunner::processes_left() const {
   return static_cast<int>(processes().size());
+}
+
+void JobRunner::wait_for_processes() const {
+  for (auto left = processes(); !left.empty(); left = processes()) {
+    const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, left.begin()->first, 0)));
+    pollfd ends{process.get(), POLLIN, 0};
+    if (process.get() >= 0) ::poll(&ends, 1, -1);
+  }
 }
 
 pid_t JobRunner::process_with(const std::string& variable) const {

@@ -92,6 +92,8 @@ class JobRunner {
   [[nodiscard]] pid_t replacement(int64_t restart) const;
   /// Processes of this folder's runs that are still alive.
   [[nodiscard]] int processes_left() const;
+  /// Blocks until there is none: those whose agent was killed end a moment later.
+  void wait_for_processes() const;
 
  private:
   /// Living processes of this folder's runs with their environments.

@@ -95,8 +95,7 @@ TEST_CASE("when the agent dies its workers die, and the run can be resumed witho
     job.config(toy_config("workers = 4\ndeterministic = true\nsnapshot_every = 4"));
     const Ended killed = job.run({"run", "pliant.toml", "--inject", fmt::format("kill:agent,step=10,at={}", at)});
     CHECK(killed.exit_code == 128 + SIGKILL);
-    while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-    }
+    job.wait_for_processes();
     const Ended resumed = job.run({"run", "pliant.toml", "--json", "--resume"});
     INFO(resumed.err);
     REQUIRE(resumed.exit_code == 0);

@@ -76,8 +76,7 @@ TEST_CASE("a job over given rows that is killed and resumed at another size ends
   job.config(rows_config("workers = 4\nsnapshot_every = 4"));
   const Ended killed = job.run({"run", "pliant.toml", "--inject", "kill:agent,step=10,at=commit"});
   CHECK(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-  }
+  job.wait_for_processes();
   const Ended resumed = job.run_json({"--resume", "--workers", "2"});
   INFO(resumed.err);
   REQUIRE(resumed.exit_code == 0);

@@ -115,8 +115,7 @@ inline void check_undisturbed(const JobRunner& job, const Ended& ended) {
 inline void leave_half(JobRunner& job, const std::vector<std::string>& sets = {}) {
   const Ended killed = job.run(disturbed(sharded_job(4, sets), {"kill:agent,step=10"}));
   REQUIRE(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-  }
+  job.wait_for_processes();
 }
 
 /// Flips one bit of a weight.

@@ -151,8 +151,7 @@ TEST_CASE("what an agent that was killed has left is no part of the trace of who
   JobRunner job;
   const Ended killed = job.run(traced(disturbed(sharded_job(2), {"kill:agent,step=10"})));
   REQUIRE(killed.exit_code == 128 + SIGKILL);
-  while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-  }
+  job.wait_for_processes();
   CHECK_FALSE(std::filesystem::exists(job.folder() / "trace.json"));
   std::vector<std::string> resumed = traced(sharded_job(2));
   resumed.emplace_back("--resume");

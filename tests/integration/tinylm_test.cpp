@@ -291,7 +291,7 @@ TEST_CASE("tinylm in layer order has the bits of passes one by one in fast mode,
 TEST_CASE("tinylm in layer order has the same states when a worker dies where gradients leave, and when one leaves") {
   for (const char* const injection :
        {"kill:rank=1,step=3,at=scatter", "kill:rank=2,step=2,at=gather", "leave:rank=1,step=3"}) {
-    if (!is_thorough() && has(injection, "gather")) continue;
+    if (!is_thorough() && !has(injection, "scatter")) continue;
     CAPTURE(injection);
     JobRunner job;
     std::vector<std::string> arguments = small_job(job, "planned", 3);
@@ -459,8 +459,7 @@ TEST_CASE(
     std::vector<std::string> first = small_job(job, way.first, way.workers);
     first.insert(first.end(), {"--inject", "kill:agent,step=3"});
     REQUIRE(job.run(first).exit_code == 128 + SIGKILL);
-    while (job.processes_left() > 0) {  // the kernel is on its way; ctest's limit ends a wait that does not end
-    }
+    job.wait_for_processes();
     std::vector<std::string> second = small_job(job, way.then, way.then_workers);
     second.insert(second.end(), {"--resume", "--json"});
     const Ended ended = job.run(second);
