@@ -9,9 +9,9 @@ the end of the first step to the end of the last, which leaves the start out: `t
 the bare loop and the peer measure likewise. Ratios are of the two runs of one round; shown is their median, least and largest.
 Every process computes on one thread. That the bare loop has the losses of the job to the bit is checked in each round.
 
---digest: rounds of jobs with run.digest_every = 1 and = 0. --recovery: jobs of samples/device_trainer with next to no weights, in
-each of which one worker is killed, by turns of every rank and at every point of a step; `seconds_lost` of `pliant run --json` is the
-time between the commits before and after the kill less a usual step.
+--digest: rounds of jobs with run.digest_every = 1 and = 0. --recovery: jobs of samples/device_trainer, or of --trainer, with next to no weights,
+in each of which one worker is killed, by turns of every rank and at every point of a step; `seconds_lost` of `pliant run --json` is
+the time between the commits before and after the kill less a usual step.
 
 --sharded: in each round the replicated job and those with [coordinator] use = "planned", "zero3" and "eager", in both modes; losses in
 deterministic mode must be the same to the bit. --schedules: a tinylm of 8 blocks in shards, at the most workers, with each coordinator,
@@ -44,6 +44,7 @@ import tables
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 POINTS = ("forward", "reduce", "vote", "commit", "apply")
+TRAINERS = {"device_trainer": ["app.weights=64"], "python_elastic": []}  # samples whose steps are near-empty, with this set
 COORDINATORS = ("planned", "zero3", "eager")
 LARGE = ["app.dim=768", "app.layers=5", "app.heads=12", "app.vocab=2048", "sampler.best_fit.max_tokens=512",
          'elasticity."v0.1".max_train_batch_size=4', 'elasticity."v0.1".micro_batch_sizes=[1]']
@@ -331,8 +332,8 @@ def memories(jobs, rounds):
 
 def recoveries(jobs, kills):
     """A job for each kill: seconds lost, by how the job goes on and how many workers it has."""
-    config, steps = ROOT / "samples/device_trainer/pliant.toml", 120
-    sets = ["app.weights=64", f"run.max_steps={steps}", "run.epochs=1000", "run.snapshot_every=0"]
+    config, steps = ROOT / "samples" / jobs.given.trainer / "pliant.toml", 120
+    sets = [*TRAINERS[jobs.given.trainer], f"run.max_steps={steps}", "run.epochs=1000", "run.snapshot_every=0"]
     rows = []
     for workers in (one for one in jobs.given.workers if one > 1):
         for on_loss in ("replace", "shrink"):
@@ -350,7 +351,7 @@ def recoveries(jobs, kills):
                     raise Wrong(f"{kill} did not strike, or left {len(commits)} commits of {steps}")
                 lost.append(summary["seconds_lost"])
                 tell_figures(kill=number + 1, lost=f"{1e3 * lost[-1]:.2f} ms", usual_step=f"{1e3 * usual[-1]:.2f} ms")
-            rows.append({"workers": workers, "on_loss": on_loss, "seconds_lost": spread(lost), "usual_step_s": spread(usual),
+            rows.append({"trainer": jobs.given.trainer, "workers": workers, "on_loss": on_loss, "seconds_lost": spread(lost), "usual_step_s": spread(usual),
                          "within_goal": max(lost) <= GOAL_S})
     return rows
 
@@ -397,6 +398,7 @@ def arguments_of(words):
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="Default: 7")
     parser.add_argument("--steps", type=steps, default=30, metavar="N", help="of each run of tinylm. Default: 30")
     parser.add_argument("--kills", type=positive, default=20, metavar="N", help="for each row of --recovery. Default: 20")
+    parser.add_argument("--trainer", choices=TRAINERS, default="device_trainer", help="whose workers --recovery kills: in C++, the default, or in Python")
     parser.add_argument("--workers", type=several, default=[1, 2, 4], metavar="N,...", help="Default: 1,2,4")
     parser.add_argument("--config", type=pathlib.Path, default=ROOT / "samples/tinylm/pliant.toml", metavar="FILE",
                         help="of a job of tinylm. Default: samples/tinylm/pliant.toml")

@@ -51,8 +51,8 @@ def text_of(document):
                        [[str(row["workers"]), rate(row["every_step"]), rate(row["never"]), part(row["every_step_to_never"])]
                         for row in document["digests"]])
     if "recovery" in document:
-        lines += table(["workers", "on_loss", "kills", "lost by a kill", "a usual step", f"all within {1e3 * document['goal_s']:g} ms"],
-                       [[str(row["workers"]), row["on_loss"], str(row["seconds_lost"]["n"]), milliseconds(row["seconds_lost"]),
+        lines += table(["trainer", "workers", "on_loss", "kills", "lost by a kill", "a usual step", f"all within {1e3 * document['goal_s']:g} ms"],
+                       [[row["trainer"], str(row["workers"]), row["on_loss"], str(row["seconds_lost"]["n"]), milliseconds(row["seconds_lost"]),
                          milliseconds(row["usual_step_s"]), "yes" if row["within_goal"] else "no"]
                         for row in document["recovery"]])
     if "sharded" in document:
