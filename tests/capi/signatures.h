@@ -114,6 +114,9 @@ int32_t pliant_audit_run(const char* directory, pliant_audit_t* audit, pliant_er
 int32_t pliant_leave_stop_signals_to_agent(void);
 int32_t pliant_log_to_stderr(int32_t least, pliant_error_t* error);
 int32_t pliant_session_attach(pliant_session_t** session, pliant_error_t* error);
+int32_t pliant_session_attach_at(pliant_session_t** session, const char* address, int64_t rank, int64_t world_size,
+                                 pliant_error_t* error);
+int32_t pliant_pass_stop_signal(int32_t number);
 int32_t pliant_session_free(pliant_session_t* session);
 int32_t pliant_session_config(pliant_session_t* session, pliant_config_t** config, pliant_error_t* error);
 int32_t pliant_session_begin_busy(pliant_session_t* session, const char* what, double at_most_s, pliant_error_t* error);

@@ -212,10 +212,11 @@ int32_t play(const std::string& name, Player& player) {
 
 /// Some of them are what a trainer would call next, so that the others come at any point of a step.
 void play_all(Player& player, Trainer& trainer) {
-  static const std::array<const char*, 8> kPasses{
+  static const std::array<const char*, 10> kPasses{
       "pliant_sharded_begin_pass",       "pliant_sharded_enter", "pliant_sharded_value",
       "pliant_sharded_gradient",         "pliant_sharded_leave", "pliant_sharded_end_pass",
-      "pliant_sharded_begin_evaluation", "pliant_session_add"};
+      "pliant_sharded_begin_evaluation", "pliant_session_add",   "pliant_session_scaling_of",
+      "pliant_session_scaling_of_group"};
   for (uint64_t move = 0; move < kMoves && !job_in_play().is_done; ++move) {
     INFO("move " << move);
     if (move == kMoves / 5) trainer.start(player);
