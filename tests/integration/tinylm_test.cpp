@@ -512,13 +512,15 @@ TEST_CASE("tinylm in shards writes its weights by name, and another job begins f
   CHECK(written.summary.at("step") == 4);
   CHECK(tensors_of(bytes_of(exported)) == tensors_of(after_four));
   // Of a step that is lost as a worker dies there is nothing to write.
-  std::vector<std::string> dies = arguments("2", {"run.max_steps=4", "app.export_every=1", "run.snapshot_every=1"});
-  dies.insert(dies.end(), {"--show-logs", "--inject", "kill:rank=1,step=2,at=vote"});
-  ended = job.run(dies);
-  INFO(ended.err);
-  REQUIRE(ended.exit_code == 0);
-  CHECK_FALSE(has(ended.err, "was not written"));
-  CHECK(bytes_of(file(4)) == after_four);
+  if (is_thorough()) {
+    std::vector<std::string> dies = arguments("2", {"run.max_steps=4", "app.export_every=1", "run.snapshot_every=1"});
+    dies.insert(dies.end(), {"--show-logs", "--inject", "kill:rank=1,step=2,at=vote"});
+    ended = job.run(dies);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK_FALSE(has(ended.err, "was not written"));
+    CHECK(bytes_of(file(4)) == after_four);
+  }
   // A rate of nothing leaves the weights as they came.
   ended = job.run(arguments("2", {"run.max_steps=1", "app.export_every=1", "lr.base_lr=0", "app.weight_decay=0",
                                   "app.first_weights=\"" + file(4).string() + "\""}));

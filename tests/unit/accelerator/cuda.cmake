@@ -10,11 +10,16 @@ foreach(test streams memory ipc ipc_event work arithmetic limits)
       PROPERTIES TIMEOUT 120 ENVIRONMENT PLIANT_TEST_ACCELERATOR=${way})
   endforeach()
 endforeach()
-add_test(NAME "conformance: accelerator-cuda.pliant.so with a software device" COMMAND ${CMAKE_COMMAND} -DPLIANT=$<TARGET_FILE:pliant>
-  -DFILE=$<TARGET_FILE:pliant_accelerator_cuda> -DONLY=. -DFAILS= -DWARNS= -DMAY=
-  -P ${PROJECT_SOURCE_DIR}/tests/conformance/expect_findings.cmake)
-set_tests_properties("conformance: accelerator-cuda.pliant.so with a software device" PROPERTIES TIMEOUT 300 COST 70
-  ENVIRONMENT "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR};PLIANT_SOFT_CUDA_DEVICES=8")
+function(pliant_check_cuda sentence checks)
+  add_test(NAME "conformance: ${sentence}" ${ARGN} COMMAND ${CMAKE_COMMAND} -DPLIANT=$<TARGET_FILE:pliant>
+    -DFILE=$<TARGET_FILE:pliant_accelerator_cuda> "-DONLY=${checks}" -DFAILS= -DWARNS= -DMAY=
+    -P ${PROJECT_SOURCE_DIR}/tests/conformance/expect_findings.cmake)
+  set_tests_properties("conformance: ${sentence}" PROPERTIES TIMEOUT 300 COST 70
+    ENVIRONMENT "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR};PLIANT_SOFT_CUDA_DEVICES=8")
+endfunction()
+# Every type at every number of ranks goes through the double of NCCL alike.
+pliant_check_cuda("accelerator-cuda.pliant.so with a software device" "${PLIANT_CHECKS_WITHOUT_SWEEPS}")
+pliant_check_cuda("accelerator-cuda.pliant.so with a software device, all checks" "." CONFIGURATIONS Long)
 add_dependencies(test_conformance soft_cudart soft_nccl)
 pliant_check_generic(cuda "LD_LIBRARY_PATH=${PLIANT_SOFT_CUDA_DIR}")
 # Ranks with a device each, on an NCCL that tells of no death, no abort and no rank that left: core does.
