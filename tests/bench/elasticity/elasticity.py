@@ -422,6 +422,9 @@ def arguments_of(words):
 
 def measure(given, folder, document):
     jobs = Jobs(given, folder)
+    # The package of the build, and the python3 that it is for.
+    build = given.pliant.parents[1]
+    ENVIRONMENT.update(PYTHONPATH=str(build / "lib/python"), PATH=os.pathsep.join([str(build / "libexec/python"), os.environ["PATH"]]))
     if given.cost and not os.access(given.bare, os.X_OK):
         document["left_out"]["tinylm"] = f"there is no {given.bare}, which needs libtorch"
     elif given.cost:
