@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -148,7 +149,7 @@ TEST_CASE("the trainer in C whose workers another launcher starts ends with the 
   const pid_t agent =
       job.start({"run", "pliant.toml", "--json", "--workers", "2", "--listen", std::to_string(listener)});
   ::close(listener);
-  const pid_t workers[] = {start_called(address, 0), start_called(address, 1)};
+  const std::array<pid_t, 2> workers{start_called(address, 0), start_called(address, 1)};
   for (const pid_t worker : workers) CHECK(exit_code_of(worker) == 0);
   check_whole(job, job.wait(agent));
   CHECK(job.snapshot() == undisturbed());
