@@ -36,7 +36,8 @@ void add_rows_and_costs(Dataset& dataset, const GivenDataset& given) {
 }
 
 /// An attribute of a range.
-int64_t bound_of(nb::handle range, const char* name) {
+/// Of a range; `name` was made once for all.
+int64_t bound_of(nb::handle range, nb::handle name) {
   const nb::object bound = range.attr(name);
   const long long value = PyLong_AsLongLong(bound.ptr());
   if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -57,9 +58,12 @@ RowRange row_range_from(nb::handle rows, const char* name) {
     const auto type = nb::cast<std::string>(nb::str(rows.type().attr("__name__")));
     throw nb::type_error((std::string(name) + " is a " + type + "; a range of rows is needed").c_str());
   }
-  const int64_t first = bound_of(rows, "start");
-  const int64_t end = bound_of(rows, "stop");
-  if (bound_of(rows, "step") != 1) throw wrong(std::string(name) + " is a range whose step is not 1");
+  static const nb::handle start = PyUnicode_InternFromString("start");
+  static const nb::handle stop = PyUnicode_InternFromString("stop");
+  static const nb::handle step = PyUnicode_InternFromString("step");
+  const int64_t first = bound_of(rows, start);
+  const int64_t end = bound_of(rows, stop);
+  if (bound_of(rows, step) != 1) throw wrong(std::string(name) + " is a range whose step is not 1");
   if (end < first) return {first, 0};
   if (first < 0) throw wrong(std::string(name) + " begins at " + std::to_string(first));
   return {first, end - first};

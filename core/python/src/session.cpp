@@ -120,7 +120,7 @@ void PySession::end() {
 }
 
 std::vector<PyObject*> PySession::held() const {
-  std::vector<PyObject*> all{before_.ptr(), after_.ptr()};
+  std::vector<PyObject*> all{before_.ptr(), after_.ptr(), step_type_.ptr(), coming_type_.ptr()};
   if (state_) {
     for (PyObject* const one : state_->held()) all.push_back(one);
   }

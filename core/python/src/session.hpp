@@ -101,6 +101,13 @@ class PySession : public Serial {
   void keep(std::shared_ptr<ShardedCore> sharded) { sharded_ = std::move(sharded); }
   [[nodiscard]] RaisedWithin& raised() { return raised_; }
   void renew_arrays();
+  /// Which classes steps are of. Called before the first `next`.
+  void hand_out(nb::object step_type, nb::object coming_type) {
+    step_type_ = std::move(step_type);
+    coming_type_ = std::move(coming_type);
+  }
+  [[nodiscard]] nb::handle step_type() const { return step_type_; }
+  [[nodiscard]] nb::handle coming_type() const { return coming_type_; }
   /// False at the end of the job.
   bool next();
   void on_snapshot(nb::object before, nb::object after);
@@ -127,6 +134,8 @@ class PySession : public Serial {
   RaisedWithin raised_;
   nb::object before_;
   nb::object after_;
+  nb::object step_type_;
+  nb::object coming_type_;
   std::unique_ptr<PyState> state_;        // outlives the session
   std::shared_ptr<ShardedCore> sharded_;  // whose model ends before the session
   std::unique_ptr<Session> session_;

@@ -46,7 +46,9 @@ struct PyStep {
   std::vector<RowRange> micros;
   nb::object ranges{};  ///< of micros, once they were asked for
   size_t added = 0;
-  bool is_voted = false;  ///< commit was called
+  bool is_voted = false;      ///< commit was called
+  bool is_attempted = false;  ///< an attempt is under way
+  bool is_lost = false;       ///< its passes were given up
   bool is_final = false;
 
   /// The step of core. Throws kFailedPrecondition where it is over.
@@ -157,7 +159,7 @@ nb::object device_gradient_of(const PyCommitted& self) {
       DeviceArray(writable(gradient), {gradient.size()}, self.owner, {}, nb::dtype<float>(), place, number));
 }
 
-nb::object commit(PyStep& self) {
+nb::object vote(PyStep& self) {
   Step& step = self.open();
   self.is_voted = true;
   const std::optional<Committed> committed = self.session->call([&](Session&) { return step.commit(); });
@@ -175,6 +177,7 @@ void begin_attempt(PyStep& self) {
 
 /// True where the group changed. `exit_code`: of the error, as Python has it.
 bool give_up(PyStep& self, int status, const std::string& message, int exit_code) {
+  self.is_lost = true;
   Step& step = self.in_hand();
   Origin origin = Origin::kRun;
   if (exit_code == 2) origin = Origin::kInput;
@@ -190,26 +193,98 @@ struct PyComing {
   int64_t shares;
 };
 
+/// Throws TypeError where `type` is no class in Python over that of `Value`.
+template <class Value>
+void require_class_over(nb::handle type) {
+  if (PyType_Check(type.ptr()) == 0 || PyObject_IsSubclass(type.ptr(), nb::type<Value>().ptr()) != 1)
+    raise(PyExc_TypeError, "no class over " + nb::cast<std::string>(nb::type_name(nb::type<Value>())));
+}
+
+/// A new object of `type`, of which require_class_over holds: it has methods of its own, and no members that need a
+/// constructor.
+template <class Value>
+nb::object instance_of(nb::handle type, Value value) {
+  nb::object made = nb::inst_alloc(type);
+  new (nb::inst_ptr<Value>(made)) Value(std::move(value));
+  nb::inst_mark_ready(made);
+  return made;
+}
+
 nb::object next(nb::object self) {
   auto& session = nb::cast<PySession&>(self);
   if (!session.next()) return nb::none();
   const Step& step = session.step_in_hand();
-  return nb::cast(PyStep{.owner = std::move(self),
-                         .session = &session,
-                         .serial = session.serial(),
-                         .index = step.index(),
-                         .rank = step.rank(),
-                         .world_size = step.world_size(),
-                         .shares = step.shares(),
-                         .learning_rate = step.learning_rate(),
-                         .micros = step.micro_batches()});
+  return instance_of(session.step_type(), PyStep{.owner = std::move(self),
+                                                 .session = &session,
+                                                 .serial = session.serial(),
+                                                 .index = step.index(),
+                                                 .rank = step.rank(),
+                                                 .world_size = step.world_size(),
+                                                 .shares = step.shares(),
+                                                 .learning_rate = step.learning_rate(),
+                                                 .micros = step.micro_batches()});
 }
 
 nb::object coming(PySession& self, int64_t ahead) {
   const ComingStep* const found = self.call([&](Session& of) { return of.coming(ahead); });
   if (found == nullptr) return nb::none();
-  return nb::cast(PyComing{found->index, self.batch_of(*found), ranges_of(found->micro_batches), found->shares});
+  return instance_of(self.coming_type(),
+                     PyComing{found->index, self.batch_of(*found), ranges_of(found->micro_batches), found->shares});
 }
+
+void hand_out(PySession& self, nb::object step_type, nb::object coming_type) {
+  require_class_over<PyStep>(step_type);
+  require_class_over<PyComing>(coming_type);
+  self.hand_out(std::move(step_type), std::move(coming_type));
+}
+
+// What help() says in Python of members of ComingStep and Step.
+
+constexpr const char* kDocOfAdd =
+    R"(Adds the gradient of the SUMMED loss over `rows`. Each micro-batch exactly once, in order.
+
+`gradient`: an array of `gradient_size` elements in row-major order, of float32, float16 or bfloat16, by the
+buffer protocol or DLPack, in memory of the CPU or of the rank's device. It is not copied on its way, and has
+been read when the call returns. None: it was added in pieces, of which none may be missing. Raises Error
+(INVALID_ARGUMENT) for other rows than those of `pending` and for a gradient of another size, TypeError for what
+is no such array; nothing was added then.)";
+
+constexpr const char* kDocOfAddPiece =
+    R"(Adds a piece of the gradient over `rows`, in any order and as they become ready: elements from `offset` on.
+
+`piece`: an array as in `add`, or the address of `count` elements of `dtype`: "float32", "float16" or
+"bfloat16". One in memory of the CPU has been read when the call returns. Of one in memory of a device the read
+is only enqueued: it may be overwritten after `Session.synchronize` or `commit`, and what the device still has
+to write into it must be done before the call. Raises as `add` does, and for a piece that overlaps another one
+or leaves the gradient.
+
+Without `[run] deterministic`, and where the CPU sees the device's memory, pieces of this rank's last
+micro-batch travel to the other ranks at once, from the end of the gradient to its beginning. Where such a step
+is not committed all ranks make it again.)";
+
+constexpr const char* kDocOfMetric =
+    R"(Gives a metric of this step, before `commit`: `pliant run` shows it, the ledger keeps it with the commit. All
+values that ranks give for `name` become one, by `rule`: "mean", which is by weight, "sum", "max" or "min".
+Raises Error for a name that is not 1 to 64 letters, digits and any of ".-_/:", for one that was given with
+another rule, and after `commit`: see `Session.evaluated`.)";
+
+constexpr const char* kDocOfComingMicroBatches =
+    R"(This rank's rows as of now: those of the step where its `Step.shares` is this `shares`, and maybe others where
+it is not.)";
+
+constexpr const char* kDocOfMicroBatches =
+    R"(This rank's rows, as positions in `batch`: a range for each micro-batch, which is computed at once. Empty when
+the batch is short and this rank owns none; `commit` must be called all the same. Of a model that is cut over
+the ranks all have as many, and the last ones may have no rows: `commit` sees to them.)";
+
+constexpr const char* kDocOfShares =
+    R"(A number that rises whenever rows may be shared out again: what `Session.coming` said under another one need not
+hold.)";
+
+constexpr const char* kDocOfScaling =
+    R"(The rate and what goes with it: factors of betas, epsilon, weight decay and the rest; of a group of parameters
+whose base rate is `base_lr`, above 0, in place of [lr] base_lr, or which [lr.groups] has by that name. Raises
+Error (NOT_FOUND) for another name.)";
 
 /// A state may keep a step, and so a session that keeps the state: the collector of garbage is to see it.
 template <class OfSession>
@@ -238,28 +313,34 @@ void bind_steps(nb::module_& module) {
         return reinterpret_cast<uintptr_t>(self.valid().device_gradient().data());
       });
   nb::class_<PyComing>(module, "ComingStep")
-      .def_ro("index", &PyComing::index)
-      .def_ro("batch", &PyComing::batch)
-      .def_ro("micro_batches", &PyComing::micro_batches)
+      .def_ro("index", &PyComing::index, "Its number among the steps, `Step.index`.")
+      .def_ro("batch", &PyComing::batch, "What the step will have, whatever becomes of the group.")
+      .def_ro("micro_batches", &PyComing::micro_batches, kDocOfComingMicroBatches)
       .def_ro("shares", &PyComing::shares);
   nb::class_<PyStep>(module, "Step", nb::type_slots(step_slots))
-      .def_ro("index", &PyStep::index)
-      .def_prop_ro("batch",
-                   [](const PyStep& self) {
-                     static_cast<void>(self.in_hand());
-                     return self.session->batch_in_hand();
-                   })
-      .def_prop_ro("micro_batches", &PyStep::rows_of_micros)
-      .def_prop_ro("pending",
-                   [](PyStep& self) -> nb::object {
-                     if (self.added >= self.micros.size()) return nb::none();
-                     return nb::tuple(self.rows_of_micros())[self.added];
-                   })
+      .def_ro("index", &PyStep::index, "Committed steps before this one; the step's number, from 0.")
+      .def_prop_ro(
+          "batch",
+          [](const PyStep& self) {
+            static_cast<void>(self.in_hand());
+            return self.session->batch_in_hand();
+          },
+          "The global batch. It may be kept.")
+      .def_prop_ro("micro_batches", &PyStep::rows_of_micros, kDocOfMicroBatches)
+      .def_prop_ro(
+          "pending",
+          [](PyStep& self) -> nb::object {
+            if (self.added >= self.micros.size()) return nb::none();
+            return nb::tuple(self.rows_of_micros())[self.added];
+          },
+          "The micro-batch whose gradient comes next; None when all were added.")
       .def_ro("rank", &PyStep::rank)
       .def_ro("world_size", &PyStep::world_size)
-      .def_ro("shares", &PyStep::shares)
+      .def_ro("shares", &PyStep::shares, kDocOfShares)
       .def_ro("learning_rate", &PyStep::learning_rate)
-      .def_ro("is_final", &PyStep::is_final)
+      .def_ro("_is_final", &PyStep::is_final)
+      .def_ro("_is_lost", &PyStep::is_lost)
+      .def_rw("_is_attempted", &PyStep::is_attempted)
       .def(
           "scaling",
           [](const PyStep& self, const std::optional<std::variant<double, std::string>>& base_lr) {
@@ -268,9 +349,10 @@ void bind_steps(nb::module_& module) {
             const auto* const group = std::get_if<std::string>(&*base_lr);
             return group != nullptr ? step.scaling(std::string_view(*group)) : step.scaling(std::get<double>(*base_lr));
           },
-          "base_lr"_a = nb::none())
-      .def("add", &add, "rows"_a, "loss_sum"_a, "gradient"_a = nb::none())
-      .def("add_piece", &add_piece, "rows"_a, "offset"_a, "piece"_a, "count"_a = nb::none(), "dtype"_a = nb::none())
+          "base_lr"_a = nb::none(), kDocOfScaling)
+      .def("add", &add, "rows"_a, "loss_sum"_a, "gradient"_a = nb::none(), kDocOfAdd)
+      .def("add_piece", &add_piece, "rows"_a, "offset"_a, "piece"_a, "count"_a = nb::none(), "dtype"_a = nb::none(),
+           kDocOfAddPiece)
       .def(
           "metric",
           [](const PyStep& self, const std::string& name, double value, double weight, const std::string& rule) {
@@ -278,15 +360,17 @@ void bind_steps(nb::module_& module) {
             const Turn turn(*self.session, PySession::kName);
             give<Step>(step, &Step::metric, &Step::metric, name, value, weight, rule);
           },
-          "name"_a, "value"_a, "weight"_a = 1.0, "rule"_a = "mean")
-      .def("begin_attempt", &begin_attempt)
-      .def("give_up", &give_up, "status"_a, "message"_a, "exit_code"_a)
-      .def("commit", &commit);
+          "name"_a, "value"_a, "weight"_a = 1.0, nb::kw_only(), "rule"_a = "mean", kDocOfMetric)
+      .def("_begin_attempt", &begin_attempt)
+      .def("_give_up", &give_up, "status"_a, "message"_a, "exit_code"_a)
+      .def("_vote", &vote);
 }
 
 void bind_next(nb::class_<PySession>& session) {
   using namespace nb::literals;
-  session.def("next", &next).def("coming", &coming, "ahead"_a);
+  session.def("_hand_out", &hand_out, "step_type"_a, "coming_type"_a)
+      .def("next", &next)
+      .def("coming", &coming, "ahead"_a);
 }
 
 }  // namespace pliant::python

@@ -35,119 +35,26 @@ def _items(batch: Batch, blocks: tuple[range, ...]) -> list[ItemList]:
     return dealt
 
 
-class ComingStep:
+class ComingStep(_core.ComingStep):
     """A step that is to come, as far as is known: for loaders that read ahead. It stays as it is."""
 
-    __slots__ = ("_core",)
-
-    def __init__(self, core: _core.ComingStep) -> None:
-        self._core = core
-
-    @property
-    def index(self) -> int:
-        """Its number among the steps, `Step.index`."""
-        return self._core.index
-
-    @property
-    def batch(self) -> Batch:
-        """What the step will have, whatever becomes of the group."""
-        return self._core.batch
-
-    @property
-    def micro_batches(self) -> tuple[range, ...]:
-        """This rank's rows as of now: those of the step where its `Step.shares` is this `shares`, and maybe others where it is not."""
-        return self._core.micro_batches
-
-    @property
-    def shares(self) -> int:
-        return self._core.shares
+    __slots__ = ()
 
     def items(self) -> list[ItemList]:
         """As `Step.items`."""
         return _items(self.batch, self.micro_batches)
 
 
-class Step:
+class Step(_core.Step):
     """One attempt at one step, until `Session.next` is called again: then it may still be read, and takes no calls."""
 
-    __slots__ = ("_attempt", "_core", "_is_lost", "_session")
+    __slots__ = ("_session",)
 
-    def __init__(self, core: _core.Step, session: Session) -> None:
-        self._core = core
-        self._session = session
-        self._attempt: Attempt | None = None  # under way
-        self._is_lost = False  # its passes were given up
-
-    @property
-    def index(self) -> int:
-        """Committed steps before this one; the step's number, from 0."""
-        return self._core.index
-
-    @property
-    def batch(self) -> Batch:
-        """The global batch. It may be kept."""
-        return self._core.batch
-
-    @property
-    def micro_batches(self) -> tuple[range, ...]:
-        """This rank's rows, as positions in `batch`: a range for each micro-batch, which is computed at once. Empty when the batch is short and
-        this rank owns none; `commit` must be called all the same. Of a model that is cut over the ranks all have as many, and the last ones may
-        have no rows: `commit` sees to them."""
-        return self._core.micro_batches
-
-    @property
-    def pending(self) -> range | None:
-        """The micro-batch whose gradient comes next; None when all were added."""
-        return self._core.pending
-
-    @property
-    def rank(self) -> int:
-        return self._core.rank
-
-    @property
-    def world_size(self) -> int:
-        return self._core.world_size
-
-    @property
-    def shares(self) -> int:
-        """A number that rises whenever rows may be shared out again: what `Session.coming` said under another one need not hold."""
-        return self._core.shares
-
-    @property
-    def learning_rate(self) -> float:
-        return self._core.learning_rate
-
-    def scaling(self, base_lr: float | str | None = None) -> Scaling:
-        """The rate and what goes with it: factors of betas, epsilon, weight decay and the rest; of a group of parameters whose base rate is
-        `base_lr`, above 0, in place of [lr] base_lr, or which [lr.groups] has by that name. Raises Error (NOT_FOUND) for another name."""
-        return self._core.scaling(base_lr)
+    _session: Session
 
     def items(self) -> list[ItemList]:
         """The sequences of each micro-batch, in order: what a data set is asked for, as `pliant.PackedBatchSampler` gives it."""
         return _items(self.batch, self.micro_batches)
-
-    def add(self, rows: range, loss_sum: float, gradient: Any = None) -> None:
-        """Adds the gradient of the SUMMED loss over `rows`. Each micro-batch exactly once, in order.
-
-        `gradient`: an array of `gradient_size` elements in row-major order, of float32, float16 or bfloat16, by the buffer protocol or DLPack,
-        in memory of the CPU or of the rank's device. It is not copied on its way, and has been read when the call returns. None: it was added in
-        pieces, of which none may be missing. Raises Error (INVALID_ARGUMENT) for other rows than those of `pending` and for a gradient of
-        another size, TypeError for what is no such array; nothing was added then.
-        """
-        self._core.add(rows, loss_sum, gradient)
-
-    def add_piece(self, rows: range, offset: int, piece: Any, count: int | None = None, dtype: str | None = None) -> None:
-        """Adds a piece of the gradient over `rows`, in any order and as they become ready: elements from `offset` on.
-
-        `piece`: an array as in `add`, or the address of `count` elements of `dtype`: "float32", "float16" or "bfloat16". One in memory of the
-        CPU has been read when the call returns. Of one in memory of a device the read is only enqueued: it may be overwritten after
-        `Session.synchronize` or `commit`, and what the device still has to write into it must be done before the call. Raises as `add` does, and
-        for a piece that overlaps another one or leaves the gradient.
-
-        Without `[run] deterministic`, and where the CPU sees the device's memory, pieces of this rank's last micro-batch travel to the other
-        ranks at once, from the end of the gradient to its beginning. Where such a step is not committed all ranks make it again.
-        """
-        self._core.add_piece(rows, offset, piece, count, dtype)
 
     def backward(self, loss_sum: Any) -> None:
         """Has the state compute and add the gradient of `loss_sum`, the summed loss over the micro-batch that is next: `TrainerState.backward`."""
@@ -158,12 +65,6 @@ class Step:
         if rows is None:
             raise Error("all micro-batches of this rank were added already: call Step.commit", Status.FAILED_PRECONDITION)
         backward(self, rows, loss_sum)
-
-    def metric(self, name: str, value: float, weight: float = 1.0, *, rule: str = "mean") -> None:
-        """Gives a metric of this step, before `commit`: `pliant run` shows it, the ledger keeps it with the commit. All values that ranks give
-        for `name` become one, by `rule`: "mean", which is by weight, "sum", "max" or "min". Raises Error for a name that is not 1 to 64 letters,
-        digits and any of ".-_/:", for one that was given with another rule, and after `commit`: see `Session.evaluated`."""
-        self._core.metric(name, value, weight, rule)
 
     def attempt(self) -> Attempt:
         """`with step.attempt():` around the calls of a model that is cut over the ranks (`pliant.torch.shard`), before the commit and, for evaluation,
@@ -180,7 +81,27 @@ class Step:
 
         An exception that comes out of a call whose step is final, an interrupt say, leaves the update undone: the session hands out no more
         steps then, and the process should end. Another worker takes its place."""
-        return self._session._commit(self)
+        if self._is_lost:
+            return None
+        session = self._session
+        was_final = self._is_final
+        if session._finish is not None and self.pending is not None:
+            if self._is_attempted:
+                session._finish(self)
+            else:
+                with self.attempt():
+                    session._finish(self)
+            if self._is_lost:
+                return None
+        try:
+            committed = self._vote()
+            if committed is not None and session._committed is not None:
+                session._committed(self, committed)
+            return committed
+        except BaseException:
+            if self._is_final and not was_final:
+                session._undone = self.index
+            raise
 
 
 class Attempt:
@@ -196,16 +117,16 @@ class Attempt:
         step = self._step
         if step._is_lost:
             raise Error(f"an attempt of step {step.index} was given up: go on with the next step of the session", Status.FAILED_PRECONDITION)
-        step._core.begin_attempt()
+        step._begin_attempt()
         begin = getattr(step._session._state, "begin_attempt", None)
         if begin is not None:
             begin(step)
-        step._attempt = self
+        step._is_attempted = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> bool:
         step = self._step
-        step._attempt = None
+        step._is_attempted = False
         end = getattr(step._session._state, "end_attempt", None)
         if end is None:
             self.is_complete = error is None
@@ -215,15 +136,14 @@ class Attempt:
         if ended_by is None:
             self.is_complete = True
             return False
-        step._is_lost = True
         if isinstance(ended_by, Error):
-            is_lost = step._core.give_up(int(ended_by.status), ended_by.message, ended_by.exit_code)
+            is_by_group = step._give_up(int(ended_by.status), ended_by.message, ended_by.exit_code)
         else:
-            is_lost = step._core.give_up(int(Status.INTERNAL), f"{type(ended_by).__name__}: {ended_by}", 1)
-        if error is None and not is_lost:
+            is_by_group = step._give_up(int(Status.INTERNAL), f"{type(ended_by).__name__}: {ended_by}", 1)
+        if error is None and not is_by_group:
             raise Error(f"a pass has ended with {type(ended_by).__name__}: {ended_by}; all ranks make step {step.index} again",
                         Status.FAILED_PRECONDITION) from ended_by
-        return is_lost
+        return is_by_group
 
 
 class Session(Iterator[Step]):
@@ -233,6 +153,7 @@ class Session(Iterator[Step]):
 
     def __init__(self, core: _core.Session) -> None:
         self._core = core
+        core._hand_out(Step, ComingStep)
         self._state: TrainingState | None = None
         self._begin: Callable[[Step], None] | None = None
         self._backward: Callable[[Step, range, Any], None] | None = None
@@ -363,37 +284,34 @@ class Session(Iterator[Step]):
         (FAILED_PRECONDITION) otherwise, and keeps the old ones."""
         self._core.renew_arrays()
 
-    def next(self) -> Step | None:
-        """The next step for this worker; None when the job is done or was stopped. Blocks while this worker is a spare. A step that was not
-        committed is handed out again. Raises Error (PEER_LOST) when the agent is gone: the process has one second to end then."""
+    def __iter__(self) -> Session:
+        return self
+
+    def __next__(self) -> Step:
         if self._undone is not None:
             raise Error(
                 f"step {self._undone} is final, but its update was not made: an exception came between. This worker does not hold the state of "
                 "the job any more; end the process, another one takes its place",
                 Status.FAILED_PRECONDITION,
             )
-        core = self._core.next()
-        if core is None:
-            return None
-        step = Step(core, self)
+        step: Step | None = self._core.next()
+        if step is None:
+            raise StopIteration
+        step._session = self
         if self._begin is not None:
             self._begin(step)
         return step
 
-    def __iter__(self) -> Session:
-        return self
-
-    def __next__(self) -> Step:
-        step = self.next()
-        if step is None:
-            raise StopIteration
-        return step
+    def next(self) -> Step | None:
+        """The next step for this worker; None when the job is done or was stopped. Blocks while this worker is a spare. A step that was not
+        committed is handed out again. Raises Error (PEER_LOST) when the agent is gone: the process has one second to end then."""
+        return next(self, None)
 
     def coming(self, ahead: int = 1) -> ComingStep | None:
         """The step `ahead` steps, at least 1, after the one that was handed out last, for a loader that reads ahead. None where there is none up
         to the end of the next epoch and of the job, before the first step and after the last."""
-        core = self._core.coming(ahead)
-        return None if core is None else ComingStep(core)
+        coming: ComingStep | None = self._core.coming(ahead)
+        return coming
 
     def loader(self, dataset: Any, collate: Callable[[list[Any]], Any] | None = None, *, num_workers: int = 0, **options: Any) -> Loader:
         """A loader over `dataset`: `loader.of(step)` gives a batch for each micro-batch of the step that has rows. See `Loader` for the rest. May
@@ -404,28 +322,6 @@ class Session(Iterator[Step]):
         """A rank without rows in this step is to compute some all the same."""
         wants = getattr(self._state, "wants_example", None)
         return wants is not None and bool(wants())
-
-    def _commit(self, step: Step) -> Committed | None:
-        if step._is_lost:
-            return None
-        was_final = step._core.is_final
-        if self._finish is not None and step.pending is not None:
-            if step._attempt is not None:
-                self._finish(step)
-            else:
-                with step.attempt():
-                    self._finish(step)
-            if step._is_lost:
-                return None
-        try:
-            committed = step._core.commit()
-            if committed is not None and self._committed is not None:
-                self._committed(step, committed)
-            return committed
-        except BaseException:
-            if step._core.is_final and not was_final:
-                self._undone = step.index
-            raise
 
 
 def run_worker(
