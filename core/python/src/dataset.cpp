@@ -58,12 +58,12 @@ RowRange row_range_from(nb::handle rows, const char* name) {
     const auto type = nb::cast<std::string>(nb::str(rows.type().attr("__name__")));
     throw nb::type_error((std::string(name) + " is a " + type + "; a range of rows is needed").c_str());
   }
-  static const nb::handle start = PyUnicode_InternFromString("start");
-  static const nb::handle stop = PyUnicode_InternFromString("stop");
-  static const nb::handle step = PyUnicode_InternFromString("step");
-  const int64_t first = bound_of(rows, start);
-  const int64_t end = bound_of(rows, stop);
-  if (bound_of(rows, step) != 1) throw wrong(std::string(name) + " is a range whose step is not 1");
+  static const nb::handle kStart = PyUnicode_InternFromString("start");
+  static const nb::handle kStop = PyUnicode_InternFromString("stop");
+  static const nb::handle kStep = PyUnicode_InternFromString("step");
+  const int64_t first = bound_of(rows, kStart);
+  const int64_t end = bound_of(rows, kStop);
+  if (bound_of(rows, kStep) != 1) throw wrong(std::string(name) + " is a range whose step is not 1");
   if (end < first) return {first, 0};
   if (first < 0) throw wrong(std::string(name) + " begins at " + std::to_string(first));
   return {first, end - first};
