@@ -186,8 +186,8 @@ std::optional<Value> parse_document(std::string_view text, Diagnostics& diagnost
     return convert(toml::parse(text));
   } catch (const toml::parse_error& error) {
     std::string description(error.description());
-    constexpr std::string_view kPrefix = "Error while parsing ";
-    if (description.starts_with(kPrefix)) description.replace(0, kPrefix.size(), "invalid ");
+    constexpr std::string_view kBegin = "Error while parsing ";
+    if (description.starts_with(kBegin)) description.replace(0, kBegin.size(), "invalid ");
     ValueOrigin origin = origin_of(error.source());
     const bool is_duplicate = description.find("redefine") != std::string::npos;
     const std::string large = too_large_float(description);
