@@ -122,7 +122,7 @@ void Worker::begin_together() {
 }
 
 Json Worker::time(const Json& question) {
-  using Clock = std::chrono::steady_clock;
+  using Steady = std::chrono::steady_clock;
   const BenchWork what = work_in(question.at("what"));
   const auto bytes = question.at("bytes").get<uint64_t>();
   const auto repetitions = question.at("repetitions").get<int64_t>();
@@ -130,16 +130,16 @@ Json Worker::time(const Json& question) {
                     : what.section == "overlap"
                         ? work_beside(*bench_, *team_, what, bytes)
                         : work_together(*bench_, *team_, what, bytes, question.at("calls").get<int64_t>());
-  const auto ns = [](Clock::duration time) {
+  const auto ns = [](Steady::duration time) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
   };
   std::vector<int64_t> begins_ns;
   std::vector<int64_t> times_ns;
   for (int64_t i = -question.at("warm").get<int64_t>(); i < repetitions; ++i) {
     if (team_) begin_together();
-    const auto begin = Clock::now();
+    const auto begin = Steady::now();
     work.run();
-    const auto end = Clock::now();
+    const auto end = Steady::now();
     if (work.settle) work.settle();
     if (i < 0) continue;
     begins_ns.push_back(ns(begin.time_since_epoch()));
