@@ -27,8 +27,9 @@ Returns& returns() {
 }
 
 /// Threads of C++ that the interpreter gets to know. It takes a mutex of its own then, without its lock, and
-/// Python 3.11 waits for that mutex in a child that was forked meanwhile, without end: no fork happens in the midst of
-/// it.
+/// Python 3.11 waits for that mutex in a child that was forked meanwhile, without end: no fork of Python happens in the
+/// midst of it. Python 3.13 has taken its mutex by the time that pthread_atfork's handlers are called, so that `mutex`
+/// is taken before, by a handler of Python.
 struct Newcomers {
   std::mutex mutex;
   PyInterpreterState* interpreter = nullptr;
@@ -114,12 +115,14 @@ Turn::Turn(Serial& of, const char* name) : of_(of) {
 
 void bind_process(nb::module_& module) {
   newcomers().interpreter = PyInterpreterState_Get();
-  ::pthread_atfork([] { newcomers().mutex.lock(); }, [] { newcomers().mutex.unlock(); },
-                   [] {
-                     forks_seen.fetch_add(1);
-                     returns().under_way.store(0);
-                     newcomers().mutex.unlock();
-                   });
+  ::pthread_atfork(nullptr, nullptr, [] {
+    forks_seen.fetch_add(1);
+    returns().under_way.store(0);
+  });
+  using namespace nb::literals;
+  const nb::object unlock = nb::cpp_function([] { newcomers().mutex.unlock(); });
+  nb::module_::import_("os").attr("register_at_fork")("before"_a = nb::cpp_function([] { newcomers().mutex.lock(); }),
+                                                      "after_in_parent"_a = unlock, "after_in_child"_a = unlock);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&end_returns));
   module.def("_forks", &forks);
 }
