@@ -113,13 +113,13 @@ class Package {
 }  // namespace
 
 TEST_CASE("a library finds the plugins that were installed with it, and not those beside the program") {
-  for (const auto& [library, plugins] :
+  for (const auto& installed :
        {std::pair{"lib/libpliant.so.0", "lib/pliant/plugins-1"},
         std::pair{"lib/x86_64-linux-gnu/libpliant.so.0", "lib/pliant/plugins-1"},
         std::pair{"lib64/libpliant.so.0", "lib64/pliant/plugins-1"},
         std::pair{"site-packages/pliant/_core.so", "site-packages/pliant/lib/pliant/plugins-1"}}) {
-    CAPTURE(library);
-    Package package(library, plugins);
+    CAPTURE(installed.first);
+    Package package(installed.first, installed.second);
     CHECK(package.refusal_of("v0.1").empty());
     // `exact` is beside the program's and the build's plugins, not in this package.
     const std::string missing = package.refusal_of("exact");
