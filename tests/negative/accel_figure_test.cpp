@@ -18,7 +18,7 @@ using pliant::test::SvgElement;
 
 /// A line of three sizes; `slower`: by how much.
 void add(BenchStudy& study, const std::string& section, const std::string& what, double slower = 1) {
-  for (const uint64_t bytes : {4096, 65536, 1048576}) {
+  for (const uint64_t bytes : {4096U, 65536U, 1048576U}) {
     Measured one;
     one.section = section;
     one.what = what;

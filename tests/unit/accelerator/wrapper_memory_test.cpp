@@ -73,7 +73,7 @@ TEST_CASE("what memory a pointer leads to is told: kind, device and range, and n
     const pliant::Buffer before(accelerator, 0, 64, kind);
     std::optional<pliant::Buffer> buffer(std::in_place, accelerator, 0, 100, kind);
     auto* const begin = static_cast<std::byte*>(buffer->pointer());
-    for (const uint64_t offset : {0, 1, 99}) {
+    for (const uint64_t offset : {0U, 1U, 99U}) {
       const auto info = accelerator.pointer_info(begin + offset);
       REQUIRE(info);
       CHECK(info->kind == kind);
