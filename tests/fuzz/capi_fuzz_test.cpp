@@ -704,7 +704,7 @@ TEST_CASE("calls of the C header in any order with any arguments are answered or
 }
 
 TEST_CASE("every function of the C header is answered where its arguments are right, whatever the seed") {
-  for (const uint64_t seed : {0, 2700}) {
+  for (const uint64_t seed : {0U, 2700U}) {
     for (const auto& call : calls()) {
       if (!can_be_answered(call.first)) continue;
       CAPTURE(call.first);

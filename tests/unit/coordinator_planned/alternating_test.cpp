@@ -18,7 +18,7 @@ constexpr uint32_t kTurns = 12;
 TEST_CASE(
     "of large and small layers in turn no budget is refused that has room for one, and with room for two few are "
     "late") {
-  for (const uint64_t small : {1, 3, 7}) {
+  for (const uint64_t small : {1U, 3U, 7U}) {
     const uint64_t large = 10;
     std::vector<uint64_t> bytes;
     std::vector<uint32_t> order;

@@ -159,9 +159,9 @@ TEST_CASE("a model of blocks loses less than a twentieth of most budgets to gaps
     const uint32_t block = add_module(0);
     add_parameter(block, 1);
     const uint32_t attention = add_module(block);
-    for (const uint64_t units : {12, 4}) add_parameter(attention, units);
+    for (const uint64_t units : {12U, 4U}) add_parameter(attention, units);
     const uint32_t mlp = add_module(block);
-    for (const uint64_t units : {16, 1, 16}) add_parameter(mlp, units);
+    for (const uint64_t units : {16U, 1U, 16U}) add_parameter(mlp, units);
   }
   const uint32_t head = add_module(0);
   model.modules[head].external.push_back(0);

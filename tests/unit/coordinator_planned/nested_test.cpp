@@ -110,7 +110,7 @@ TEST_CASE("with room for all, parameters of modules around others are gathered o
   Nested nested;
   nested.module(0);
   uint64_t bytes = 0;
-  for (const uint64_t units : {4, 9, 5}) {
+  for (const uint64_t units : {4U, 9U, 5U}) {
     const uint32_t layer = nested.module(0);
     nested.parameter(layer, units);
     nested.parameter(nested.module(layer), 2 * units);

@@ -425,7 +425,7 @@ TEST_CASE("no bucket begins in fixed order, alone, without the end of the gradie
     test::run_healthy_ranks(accelerator, world_size, [&](int32_t rank, Communicator& communicator, Stream& stream) {
       Stream program(accelerator, 0);
       for (const bool deterministic : {false, true}) {
-        for (const uint64_t bucket : {0, 10}) {
+        for (const uint64_t bucket : {0U, 10U}) {
           GradientReduction reduction(accelerator, 0, program, gradient.size(), deterministic);
           CHECK_FALSE(reduction.begin_buckets(communicator, stream));
           reduction.reduce_buckets(bucket);
