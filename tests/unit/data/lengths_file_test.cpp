@@ -50,7 +50,7 @@ TEST_CASE("a lengths file gives back what was written, with and without loss tok
 
 TEST_CASE("a lengths file has the rights that the umask leaves") {
   const Scratch scratch;
-  for (const mode_t mask : {0077, 0027, 0022}) {
+  for (const mode_t mask : {0077U, 0027U, 0022U}) {
     const std::filesystem::path file = scratch.file(std::to_string(mask));
     const mode_t before = ::umask(mask);
     const auto written = data::write_dataset_once(file, some());

@@ -88,7 +88,7 @@ TEST_CASE("pieces may be overwritten as soon as the contract says, whatever memo
           for (int64_t row = 0; row < 4; ++row) {
             // Of 16 bits and ever larger, so that what they are cast into moves.
             size_t next = 0;
-            for (const size_t count : {100, 300, 600}) {
+            for (const size_t count : {100U, 300U, 600U}) {
               program.copy(piece.pointer(), there16.pointer(), count * 2);
               reduction.add_piece({row, 1}, {next, count, piece.pointer(), DType::kBF16});
               program.fill(piece.pointer(), 0xff, piece.bytes());

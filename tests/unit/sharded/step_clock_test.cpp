@@ -130,7 +130,7 @@ TEST_CASE("with room for three of 32 layers a step takes little more than the la
 }
 
 TEST_CASE("so it does on the clock of the simulator, also with what gathers were measured to cost") {
-  for (const size_t layers : {12, 16, 32}) {
+  for (const size_t layers : {12U, 16U, 32U}) {
     TimedJob job = deep_job(int64_t{1} << 15, 2);
     job.layers.resize(layers);
     job.launch_us = 1;

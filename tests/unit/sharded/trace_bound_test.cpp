@@ -91,7 +91,7 @@ TEST_CASE("what a pass had whole that was given up is gathered again") {
 TEST_CASE("what is used latest goes first, and of it as much as must") {
   HandMadeTrace made({100, 100, 100}, 4 * 250);
   made.call(TracedCall::Kind::kBeginEvaluation);
-  for (const uint32_t module : {1, 2, 3, 1, 2, 3}) made.visit(module);
+  for (const uint32_t module : {1U, 2U, 3U, 1U, 2U, 3U}) made.visit(module);
   made.call(TracedCall::Kind::kEndPass);
   CHECK(least_of(made).with_room == 4 * 300);
   CHECK(least_of(made).at_budget == 4 * (300 + 50));  // half of the second has gone once the third is entered
@@ -116,7 +116,7 @@ TEST_CASE("what modules use unannounced stays, and so do modules that others are
   made.trace.model = std::move(model);
   made.call(TracedCall::Kind::kBeginEvaluation);
   made.enter(0);
-  for (const uint32_t module : {1, 2, 3, 2}) made.visit(module);
+  for (const uint32_t module : {1U, 2U, 3U, 2U}) made.visit(module);
   made.leave(0);
   made.call(TracedCall::Kind::kEndPass);
   CHECK(least_of(made).at_budget == 4 * 350);
