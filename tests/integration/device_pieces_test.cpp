@@ -78,7 +78,7 @@ TEST_CASE("workers free no memory that an update, or another worker, still uses 
     REQUIRE(ended.exit_code == 0);
     const auto launches = launches_of(job);
     REQUIRE(launches.size() == 2);
-    for (const auto& [rank, of_rank] : launches) CHECK_MESSAGE(of_rank.violation.empty(), of_rank.violation);
+    for (const auto& one : launches) CHECK_MESSAGE(one.second.violation.empty(), one.second.violation);
   }
 }
 
