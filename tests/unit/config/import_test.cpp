@@ -463,8 +463,9 @@ TEST_CASE("the optimizer becomes the rate, its family and its hyperparameters") 
            {R"("SGD", "params": {"momentum": 0.9})", "sgd_momentum"},
            {R"("SGD", "params": {"momentum": 0.9, "nesterov": true})", "nesterov"},
            {R"("Muon")", "other"}}) {
-    CAPTURE(type);
-    CHECK(lr_of(R"({"type": )" + type + "}").optimizer == family);
+    const std::string said = type;
+    CAPTURE(said);
+    CHECK(lr_of(R"({"type": )" + said + "}").optimizer == family);
   }
   CHECK(lr_of(R"({"type": "SGD", "params": {"momentum": 0.9}})").beta1 == 0.9);
 }
@@ -494,9 +495,9 @@ void check_rates(const std::string& optimizer, const std::string& scheduler, con
   CAPTURE(imported.toml);
   const test::ScratchFolder folder;
   LearningRate rate(opened(folder, imported.toml, {"lr"}), BatchSize{8, 8, 8, 8});
-  for (const auto& [step, value] : wanted) {
-    CAPTURE(step);
-    CHECK(rate.at(step, {8, 8, 8, 8}) == doctest::Approx(value).epsilon(1e-12));
+  for (const auto& one : wanted) {
+    CAPTURE(one.first);
+    CHECK(rate.at(one.first, {8, 8, 8, 8}) == doctest::Approx(one.second).epsilon(1e-12));
   }
 }
 
