@@ -200,11 +200,11 @@ void require_class_over(nb::handle type) {
     raise(PyExc_TypeError, "no class over " + nb::cast<std::string>(nb::type_name(nb::type<Value>())));
 }
 
-/// A new object of `type`, of which require_class_over holds: it has methods of its own, and no members that need a
-/// constructor.
+/// A new object of `type`, of which require_class_over holds, or of the class of `Value` itself where there is none: it
+/// has methods of its own, and no members that need a constructor.
 template <class Value>
 nb::object instance_of(nb::handle type, Value value) {
-  nb::object made = nb::inst_alloc(type);
+  nb::object made = nb::inst_alloc(type.is_valid() ? type : nb::type<Value>());
   new (nb::inst_ptr<Value>(made)) Value(std::move(value));
   nb::inst_mark_ready(made);
   return made;
