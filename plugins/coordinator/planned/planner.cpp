@@ -129,6 +129,7 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
   in_pass_ = true;
   plan_ = nullptr;
   next_ = 0;
+  waiting_ = {};
   ++passes_;
   now_ = Trace{with_gradient, {}, {}};
   digest_ = RollingDigest(with_gradient);
@@ -172,10 +173,21 @@ void Planner::begin_pass(bool with_gradient, sdk::Actions& actions) {
   schedule_.begin_pass(uses_, actions);
 }
 
-void Planner::reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const {
-  uint64_t bytes = 0;
-  for (const uint32_t parameter : complete) bytes += layout_->waiting_bytes(parameter);
-  if (bytes < bucket_now_) return;
+uint64_t Planner::waiting_bytes(std::span<const uint32_t> complete) {
+  const size_t known = waiting_.count;
+  const size_t fresh = complete.size() - std::min(complete.size(), known);
+  // So many stand before the lowest that is known: they are all that is new.
+  const bool goes_on = known > 0 && complete.size() >= known && complete[fresh] == waiting_.lowest;
+  uint64_t bytes = goes_on ? waiting_.bytes : 0;
+  for (const uint32_t parameter : goes_on ? complete.first(fresh) : complete)
+    bytes += layout_->waiting_bytes(parameter);
+  waiting_ = {complete.size(), complete.front(), bytes};
+  return bytes;
+}
+
+void Planner::reduce(std::span<const uint32_t> complete, sdk::Actions& actions) {
+  if (waiting_bytes(complete) < bucket_now_) return;
+  waiting_ = {};
   const uint32_t group = actions.new_group();
   for (const uint32_t parameter : complete) actions.reduce(parameter, group, lingers_now_);
 }

@@ -115,7 +115,10 @@ class Planner {
   }
   void decide(Call call, sdk::Actions& actions);
   /// What is left the host reduces when the pass ends.
-  void reduce(std::span<const uint32_t> complete, sdk::Actions& actions) const;
+  void reduce(std::span<const uint32_t> complete, sdk::Actions& actions);
+  /// Of complete gradients. Those of the last list are in this one, too, unless they were reduced, mostly behind what
+  /// is new, as backward goes to lower numbers: then O(what is new).
+  [[nodiscard]] uint64_t waiting_bytes(std::span<const uint32_t> complete);
   /// Of a pass from the state in hand: its own, or one that is made; nullptr where the pass does not fit.
   Plan* plan_for(TraceId trace, TraceId after);
   /// How gradients leave.
@@ -201,6 +204,13 @@ class Planner {
   Uses uses_;
   uint64_t bucket_now_ = 0;
   bool lingers_now_ = false;
+  /// Complete gradients that wait to be reduced: the last list of them, its lowest number and its bytes.
+  struct Waiting {
+    size_t count = 0;
+    uint32_t lowest = 0;
+    uint64_t bytes = 0;
+  };
+  Waiting waiting_;
   uint64_t passes_ = 0;
   uint64_t looked_at_ = 0;
   uint64_t lost_to_gaps_ = 0;  ///< in the pass that ended last

@@ -50,8 +50,8 @@ void Cycle::decide(const Call& call, sdk::Actions& actions) {
 
 void Cycle::record(const Call& call, std::span<const pliant_action> made) {
   if (!schedule_.complete() || actions_.size() + made.size() > std::numeric_limits<uint32_t>::max()) return give_up();
-  answers_.push_back(
-      {call, static_cast<uint32_t>(actions_.size()), static_cast<uint32_t>(made.size()), schedule_.counts()});
+  answers_.push_back({call, static_cast<uint32_t>(actions_.size()), static_cast<uint32_t>(made.size())});
+  counts_.push_back(schedule_.counts());
   actions_.insert(actions_.end(), made.begin(), made.end());
 }
 
@@ -86,6 +86,7 @@ void Cycle::start_of_pass() {
   start_ = schedule_;
   counts_at_start_ = schedule_.counts();
   answers_.clear();
+  counts_.clear();
   actions_.clear();
   pass_at_ = 0;
 }
@@ -118,7 +119,7 @@ void Cycle::set_parameters(uint32_t module, std::span<const uint32_t> own, std::
 
 sdk::CoordinatorCounts Cycle::counts() const {
   if (mode_ != Mode::kCopying) return schedule_.counts();
-  return next_ == 0 ? counts_at_start_ : answers_[next_ - 1].counts;
+  return next_ == 0 ? counts_at_start_ : counts_[next_ - 1];
 }
 
 }  // namespace pliant::coordinator::zero3

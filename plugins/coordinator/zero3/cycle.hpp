@@ -46,11 +46,11 @@ class Cycle {
     uint32_t module;
     bool operator==(const Call&) const = default;
   };
+  /// As small as it can be: a record of all answers is to stay in the cache.
   struct Answer {
     Call call;
     uint32_t begin;  ///< in actions_
     uint32_t count;
-    sdk::CoordinatorCounts counts;  ///< after it
   };
   enum class Mode { kDeciding, kRecording, kCopying };
 
@@ -76,6 +76,7 @@ class Cycle {
   Mode mode_ = Mode::kDeciding;
   Schedule start_;  ///< of the record
   std::vector<Answer> answers_;
+  std::vector<sdk::CoordinatorCounts> counts_;  ///< after each answer
   std::vector<pliant_action> actions_;
   sdk::CoordinatorCounts counts_at_start_{};
   size_t next_ = 0;     ///< the answer that comes next while copying

@@ -86,6 +86,7 @@ class Trainer {
       : rules_(model),
         arena_(model.budget / 256 * 256),
         gradients_(model.parameters.size()),
+        bucket_(options.bucket),
         planner_(std::move(model), options),
         room_(8 * rules_.model().parameters.size() + 64) {}
 
@@ -128,6 +129,7 @@ class Trainer {
     const sdk::Visit visit{module, backward, recompute, complete};
     const auto actions = answer([&](sdk::Actions& to) { planner_.leave(visit, to); });
     held(rules_.leave(visit, actions));
+    hold_against_bucket(complete, actions);
     carry_out(actions);
   }
   Gathered end_pass() {
@@ -197,6 +199,21 @@ class Trainer {
     }
     return all;
   }
+  /// Complete gradients leave all at once, no later than they fill a bucket, and without a budget no sooner.
+  void hold_against_bucket(std::span<const uint32_t> complete, std::span<const pliant_action> actions) const {
+    uint64_t bytes = 0;
+    for (const uint32_t parameter : complete) {
+      const sdk::Parameter& row = rules_.model().parameters[parameter];
+      bytes += row.gradient_bytes > 0 ? row.gradient_bytes : row.elements * sizeof(float);
+    }
+    const auto reduced = static_cast<size_t>(std::count_if(
+        actions.begin(), actions.end(), [](const pliant_action& one) { return one.kind == PLIANT_ACTION_REDUCE; }));
+    const bool leave = reduced > 0;
+    if (leave && reduced != complete.size())
+      throw std::runtime_error("some complete gradients leave without the others");
+    if (!leave && !complete.empty() && bytes >= bucket_) throw std::runtime_error("a full bucket does not leave");
+    if (leave && !has_arena() && bytes < bucket_) throw std::runtime_error("a bucket leaves before it is full");
+  }
   void held(const sdk::CoordinatorRules::Wrong& wrong) {
     if (wrong) throw std::runtime_error(*wrong);
     most_whole_ = std::max(most_whole_, rules_.whole_bytes());
@@ -265,6 +282,7 @@ class Trainer {
   sdk::CoordinatorRules rules_;
   PaperArena arena_;
   std::vector<Gradient> gradients_;
+  uint64_t bucket_;  ///< PlannerOptions::bucket
   std::vector<uint32_t> complete_;
   std::vector<uint32_t> sent_;
   std::vector<uint32_t> lingering_;
