@@ -70,7 +70,7 @@ void Schedule::begin_pass(const Uses& uses, sdk::Actions& actions) {
 void Schedule::enter(const Uses& uses, Moment now, Call call, sdk::Actions& actions) {
   const std::span<const uint32_t> used = layout_->used(module_of(call));
   gradients_.enter(call);
-  make_way_for_gradients(gradients_.depth(), actions);
+  make_way_for_gradients(gradients_.depth(), call, actions);
   release_apart(call, used, actions);
   use(uses, now, used);
   gather_missing(now, call, used, actions);
@@ -233,21 +233,36 @@ std::optional<Room::Spot> Schedule::spot_beside(const Room::Want& want) const {
   return room_.behind_fixed(want);
 }
 
-void Schedule::make_way_for_gradients(uint64_t depth, sdk::Actions& actions) {
+void Schedule::make_way_for_gradients(uint64_t depth, std::optional<Call> call, sdk::Actions& actions) {
   const uint64_t line = room_.budget() - std::min(room_.budget(), std::max(reserve_, depth));
   if (line < line_) {
     line_ = line;
     for (const uint32_t parameter : room_.above(line_)) release(parameter, actions);
   }
-  const uint64_t budget = layout_->model().budget;
-  if (depth == 0 || room_.end_of_fixed() + depth <= budget) return;
+  if (depth > 0 && room_.end_of_fixed() + depth > layout_->model().budget) refuse_gradients(depth, call);
+}
+
+void Schedule::refuse_gradients(uint64_t depth, std::optional<Call> call) const {
+  const sdk::Model& model = layout_->model();
+  std::string when = "as the pass ends, gradients need " + std::to_string(depth) + " bytes";
+  if (call) {
+    const uint32_t module = module_of(*call);
+    when = "as " + model.name_of_module(module) + (leaves(*call) ? " is left" : " is entered") +
+           (is_backward(*call) ? " in backward" : "") + ", gradients need " + std::to_string(depth) + " bytes";
+    const std::span<const uint32_t> used = layout_->used(module);
+    const auto largest = std::max_element(used.begin(), used.end(), [&](uint32_t a, uint32_t b) {
+      return model.parameters[a].gradient_bytes < model.parameters[b].gradient_bytes;
+    });
+    if (largest != used.end()) {
+      when += ", that of " + model.name_of_parameter(*largest) + " " +
+              std::to_string(model.parameters[*largest].gradient_bytes) + " of them";
+    }
+  }
+  if (room_.end_of_fixed() > 0) {
+    when += ", besides the " + std::to_string(room_.end_of_fixed()) + " of modules that are entered";
+  }
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
-                     "[coordinator] budget = " + std::to_string(budget) + " is too small: gradients need " +
-                         std::to_string(depth) + " bytes" +
-                         (room_.end_of_fixed() == 0 ? std::string()
-                                                    : " besides the " + std::to_string(room_.end_of_fixed()) +
-                                                          " of modules that are entered") +
-                         "; raise it",
+                     "[coordinator] budget = " + std::to_string(model.budget) + " is too small: " + when + "; raise it",
                      "budget");
 }
 
@@ -413,7 +428,7 @@ void Schedule::leave(const Uses& uses, Moment now, Call call, sdk::Actions& acti
   const std::span<const uint32_t> used = layout_->used(module_of(call));
   for (const uint32_t parameter : used) room_.leave(parameter);
   gradients_.leave(call);
-  make_way_for_gradients(gradients_.depth(), actions);  // for what arrives
+  make_way_for_gradients(gradients_.depth(), call, actions);  // for what arrives
   for (const uint32_t parameter : used) {
     const Room::Held& one = room_.at(parameter);
     if (!one.whole || one.users > 0 || one.stays) continue;
@@ -432,7 +447,7 @@ bool Schedule::lacks(Call call) const {
 }
 
 void Schedule::end_pass(bool with_gradient, sdk::Actions& actions) {
-  if (with_gradient) make_way_for_gradients(gradients_.end_pass(), actions);
+  if (with_gradient) make_way_for_gradients(gradients_.end_pass(), std::nullopt, actions);
 }
 
 }  // namespace pliant::coordinator::planned

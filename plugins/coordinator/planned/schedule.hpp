@@ -134,8 +134,10 @@ class Schedule {
   }
   /// What stays for long.
   [[nodiscard]] std::optional<Room::Spot> spot_beside(const Room::Want& want) const;
-  /// Gradients lie deeper than was left to them: what lies there goes.
-  void make_way_for_gradients(uint64_t depth, sdk::Actions& actions);
+  /// Gradients lie deeper than was left to them: what lies there goes. `call`: that they come with; none at the end of
+  /// the pass. Throws where that does not fit.
+  void make_way_for_gradients(uint64_t depth, std::optional<Call> call, sdk::Actions& actions);
+  [[noreturn]] void refuse_gradients(uint64_t depth, std::optional<Call> call) const;
   /// What visits from `from` on use, and before `until`.
   void prefetch(const Uses& uses, Moment from, Moment until, sdk::Actions& actions);
   /// So many calls ahead are looked at.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "trainer.hpp"
@@ -12,8 +13,11 @@ using namespace pliant::coordinator::planned::test;
 
 namespace {
 
-/// Layers of two sizes by turns, with room for a part of them: all answers, costs told after the second step.
-std::vector<uint64_t> answers_with(const std::vector<uint64_t>& costs) {
+constexpr int kSteps = 6;
+
+/// Layers of two sizes by turns, with room for a part of them: answers from that step on, costs told after the second
+/// step.
+std::vector<uint64_t> answers_with(const std::vector<uint64_t>& costs, int from = 0) {
   constexpr size_t kLayers = 12;
   std::vector<uint64_t> bytes;
   std::vector<uint32_t> order;
@@ -22,7 +26,8 @@ std::vector<uint64_t> answers_with(const std::vector<uint64_t>& costs) {
     order.push_back(i + 1);
   }
   Trainer trainer(layers_of(bytes, 14 * kUnit));
-  for (int step = 0; step < 6; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
+    if (step == from) trainer.forget();
     trainer.pass(order);
     trainer.end_step();
     if (step == 1 && !costs.empty()) trainer.planner().set_costs(costs);
@@ -41,6 +46,20 @@ std::vector<uint64_t> measured(uint64_t large, uint64_t small, uint32_t seed) {
   return costs;
 }
 
+/// In the last step.
+struct Gathers {
+  int large = 0;
+  int small = 0;
+};
+Gathers gathers_with(const std::vector<uint64_t>& costs) {
+  const std::vector<uint64_t> said = answers_with(costs, kSteps - 1);
+  Gathers made;
+  for (size_t i = 0; i < said.size(); i += Trainer::kNumbersOfAction) {
+    if (said[i] == PLIANT_ACTION_GATHER) ++(said[i + 1] % 2 == 0 ? made.large : made.small);
+  }
+  return made;
+}
+
 }  // namespace
 
 TEST_CASE("layers of one size are kept alike, whatever chance made their gathers take") {
@@ -51,8 +70,20 @@ TEST_CASE("layers of one size are kept alike, whatever chance made their gathers
   }
 }
 
-TEST_CASE("what layers of a size take says whether they are kept before those of another") {
-  CHECK(answers_with(measured(3000, 10, 1)) != answers_with(measured(3000, 100000, 1)));
+TEST_CASE("layers that take long for their bytes are kept, so that the gathers of a step take the least in all") {
+  constexpr int kLarge = 3000;
+  std::vector<std::pair<int, Gathers>> made;  // by what a smaller one takes
+  for (const int small : {10, 1500, 100000})
+    made.emplace_back(small, gathers_with(measured(kLarge, static_cast<uint64_t>(small), 1)));
+  CHECK(made.back().second.small == 6);  // once each
+  CHECK(made.back().second.large > 6);
+  CHECK(made.front().second.small > 6);
+  CHECK(made.front().second.large < made.back().second.large);
+  const auto in_all = [](int small, const Gathers& gathers) { return gathers.large * kLarge + gathers.small * small; };
+  for (const auto& [small, own] : made) {
+    CAPTURE(small);
+    for (const auto& [other, gathers] : made) CHECK(in_all(small, own) <= in_all(small, gathers));
+  }
 }
 
 TEST_CASE("a layer that was not gathered in the measured step costs what its like do") {

@@ -157,6 +157,29 @@ TEST_CASE("a budget that is too small is refused with the parameter and the modu
   CHECK(said.find("[coordinator] budget = 768 is too small: p0 of layer.0 needs 1024 bytes") != std::string::npos);
 }
 
+TEST_CASE("a budget that has no room for gradients is refused with the module and the largest of them") {
+  Nested nested;
+  nested.parameter(nested.module(0), 3, true);
+  nested.model.modules.front().name = "model";
+  const uint32_t layer = nested.module(0);
+  nested.parameter(layer, 1);
+  const uint32_t large = nested.parameter(layer, 1);
+  nested.model.parameters[large].gradient_bytes = 3 * kUnit;
+  nested.model.modules.back().name = "layer.0";
+  nested.model.budget = 6 * kUnit;
+  Trainer trainer(nested.model);
+  std::string said;
+  try {
+    walked(trainer, nested.model);
+  } catch (const sdk::Failure& failure) {
+    said = failure.what();
+    CHECK(failure.status() == PLIANT_RESOURCE_EXHAUSTED);
+  }
+  CHECK(said ==
+        "[coordinator] budget = 1536 is too small: as layer.0 is entered in backward, gradients need 1024 bytes, that "
+        "of p2 768 of them, besides the 768 of modules that are entered; raise it");
+}
+
 TEST_CASE("after other parameters of a module what is left to gradients is counted anew") {
   Nested nested;
   nested.module(0);

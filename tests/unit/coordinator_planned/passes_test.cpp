@@ -68,6 +68,32 @@ TEST_CASE("orders that alternate are steady once they were seen, evaluation betw
   }
 }
 
+TEST_CASE("two models in turn, one of them without gradients, and generation before each step are steady once seen") {
+  const std::vector<uint32_t> policy{1, 2, 3, 4, 5, 6};
+  const std::vector<uint32_t> reference{7, 8, 9, 10, 11, 12};
+  for (const uint64_t layers : {3U, 7U, 12U}) {
+    CAPTURE(layers);
+    Trainer trainer(layers_of(std::vector<uint64_t>(12, kLayer), layers * kLayer));
+    for (int step = 0; step < 6; ++step) {
+      uint64_t late = 0;
+      uint64_t bytes = 0;
+      const auto count = [&](const Gathered& made) {
+        late += made.late;
+        bytes += made.bytes;
+      };
+      for (int token = 0; token < 5; ++token) count(trainer.pass(policy, false));
+      for (int pair = 0; pair < 2; ++pair) {
+        count(trainer.pass(reference, false));
+        count(trainer.pass(policy));
+      }
+      trainer.end_step();
+      if (step < 2) continue;
+      CHECK(late == 0);
+      if (layers == 12) CHECK(bytes == 12 * kLayer);
+    }
+  }
+}
+
 TEST_CASE("many equal passes before another one, or before an evaluation of many, are steady once they were seen") {
   const std::vector<uint32_t> often{1, 2, 3, 4, 5, 6};
   const std::vector<uint32_t> seldom{6, 5, 4, 1, 2, 3};

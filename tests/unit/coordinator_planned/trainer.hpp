@@ -105,6 +105,7 @@ class Trainer {
     const sdk::Visit visit{module, backward, recompute, {}};
     const auto actions = answer([&](sdk::Actions& to) { planner_.enter(visit, to); });
     held(rules_.enter(visit, actions));
+    hold_order(rules_.used_by(module), actions);
     carry_out(actions);
     for (uint32_t parameter = 0; backward && !is_backward_ && parameter < gradients_.size(); ++parameter) {
       if (rules_.model().parameters[parameter].external) take_gradient(parameter);
@@ -173,7 +174,8 @@ class Trainer {
 
   [[nodiscard]] Planner& planner() { return planner_; }
   [[nodiscard]] uint64_t most_whole() const { return most_whole_; }
-  /// All answers so far, as numbers.
+  /// All answers so far, as numbers, so many of an action: kind, parameter, flags, place.
+  static constexpr size_t kNumbersOfAction = 4;
   [[nodiscard]] const std::vector<uint64_t>& said() const { return said_; }
   void forget() { said_.clear(); }
 
@@ -198,6 +200,17 @@ class Trainer {
       now_.late += ahead ? 0 : 1;
     }
     return all;
+  }
+  /// What is gathered ahead is under way before the visit waits for its own, unless those are moved.
+  static void hold_order(std::span<const uint32_t> used, std::span<const pliant_action> actions) {
+    bool has_waited = false;
+    for (const pliant_action& one : actions) {
+      const bool is_own = std::find(used.begin(), used.end(), one.parameter) != used.end();
+      if (is_own && one.kind == PLIANT_ACTION_RELEASE) has_waited = false;  // it is moved
+      has_waited = has_waited || (is_own && one.kind == PLIANT_ACTION_WAIT);
+      if (has_waited && one.kind == PLIANT_ACTION_GATHER)
+        throw std::runtime_error("a gather begins behind a wait of the visit");
+    }
   }
   /// Complete gradients leave all at once, no later than they fill a bucket, and without a budget no sooner.
   void hold_against_bucket(std::span<const uint32_t> complete, std::span<const pliant_action> actions) const {
