@@ -2,8 +2,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "integration/job_machines.hpp"
 
@@ -26,6 +29,17 @@ Machine with(Machine machine, const Fault& fault) {
 /// For the first worker of rank 1 alone.
 Machine with_at_one(const Machine& machine, const Fault& fault) {
   return with(with(machine, fault), {"FAULTS_OF", "1"});
+}
+
+/// The most that any worker of a job has had in memory, in bytes, as device_worker says it. 0: none has said it.
+int64_t most_held(const JobRunner& job) {
+  int64_t most = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(job.latest() / "logs")) {
+    const std::string log = read_all(entry.path());
+    const size_t at = log.find("VmHWM:");
+    if (at != std::string::npos) most = std::max<int64_t>(most, 1024 * std::stoll(log.substr(at + 6)));
+  }
+  return most;
 }
 
 }  // namespace
@@ -91,6 +105,36 @@ TEST_CASE("a device that has no room for the state twice has enough for snapshot
     CHECK_FALSE(has(resumed.err, "not enough memory"));
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose own memory is larger
+TEST_CASE("on the CPU a rank that takes a state over, hands it on or writes it holds none of it twice") {
+  constexpr int64_t kArray = int64_t{4} * (int64_t{6} << 20);  // of the two of the state
+  for (const bool deterministic : {true, false}) {
+    CAPTURE(deterministic);
+    std::string config = config_on(host_machine(), "workers = 2\nmax_steps = 3\nmax_restarts = 1" +
+                                                       in_mode(deterministic) + "\nsnapshot_every = 0\n");
+    const std::vector<std::pair<std::string, std::string>> changes{
+        {"weights = 3001", "weights = 6291456\nsays_memory = true"},
+        {"[2, 4]", "[16]\nmin_gpus = 2"},  // one rank alone would have the granules of both
+        {"\"device_trainer\"", fmt::format("\"{}/device_worker\"", PLIANT_TEST_BIN_DIR)}};
+    for (const auto& [from, to] : changes) config.replace(config.find(from), from.size(), to);
+    JobRunner calm;
+    calm.config(config);
+    REQUIRE(calm.run_json().exit_code == 0);
+    const int64_t needed = most_held(calm);
+    REQUIRE(needed > 5 * kArray);
+    JobRunner job;
+    job.config(config);
+    const Ended ended = job.run_json({"--set", "run.snapshot_every=1", "--inject", "kill:rank=1,step=1,at=forward"});
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(ended.summary["restarts"] == 1);
+    const int64_t held = most_held(job);
+    CHECK(held < needed + kArray / 2);
+    MESSAGE("deterministic = ", deterministic, ": at most ", needed, " bytes in a calm job, ", held, " in this one");
+  }
+}
+#endif
 
 #ifdef PLIANT_SOFT_CUDA_DIR
 TEST_CASE(

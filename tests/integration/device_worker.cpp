@@ -1,7 +1,9 @@
 // A worker whose whole state lies in device memory, and which goes wrong there when [app] says so.
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +32,14 @@ class Misbehaviour {
   int64_t rank_;
   int64_t step_;
 };
+
+/// Says on stdout the most that this process has had in memory, in kB.
+void say_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) std::printf("%s\n", line.c_str());
+  }
+}
 
 /// Each weight w is pulled to a label y of each sequence of l tokens: the gradient is l * w - l * y.
 class Model final : public pliant::TrainingState {
@@ -107,6 +117,7 @@ void train(pliant::Session& session) {
     if (!wrong.does("skip_apply", *step)) model.apply(committed->device_gradient(), step->learning_rate());
     if (wrong.does("flip_bit", *step)) model.flip_bit();
   }
+  if (session.config().app_bool("says_memory").value_or(false)) say_memory();
 }
 
 }  // namespace
