@@ -52,7 +52,8 @@ class Findings {
       check();
     } catch (const Error& refused) {
       add(config::place_of(config_, section, refused), refused,
-          refused.is_located() ? refused.message() : "error: " + refused.message());
+          refused.is_located() ? refused.message() : "error: " + refused.message(),
+          refused.is_located() ? refused.findings().front().message : refused.message());
     }
   }
 
@@ -62,12 +63,14 @@ class Findings {
     finding.origin = origin;
     finding.message = error.message().substr(0, end);
     const std::string text = state_.diagnostics->render(finding) + error.message().substr(end);
-    add(origin, error.with_message(text).with_origin(Origin::kInput).set_located(), text);
+    const std::vector<ConfigFinding> found{state_.diagnostics->found(finding)};
+    add(origin, error.with_message(text).with_origin(Origin::kInput).set_findings(found), text, finding.message);
   }
 
-  void add(const ValueOrigin& origin, const Error& error, const std::string& text) {
+  void add(const ValueOrigin& origin, const Error& error, const std::string& text, const std::string& message) {
     config::Finding finding;
     finding.origin = origin;
+    finding.message = message;
     finding.error_origin = error.origin();
     finding.status = error.status();
     finding.block = text;

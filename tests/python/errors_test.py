@@ -33,6 +33,15 @@ def test_an_error_that_is_not_about_a_config_has_no_findings(pliant, config):
     assert "valid are 1 to 6" in str(caught.value)
 
 
+def test_findings_are_not_read_from_the_words_of_a_message(pliant):
+    assert pliant.Error("job.toml:2:1: error: unknown section [rum]").findings == []
+    with pytest.raises(pliant.Error) as caught:
+        pliant.Config.parse("config_version = 1\n[run]\n" + "".join(f"wrong_{i} = 1\n" for i in range(150)), name="job.toml")
+    assert [(finding.place, finding.line, finding.column) for finding in caught.value.findings] == [("job.toml", 3 + i, 1) for i in range(150)]
+    assert caught.value.message.count(": error: ") == 100
+    assert "job.toml: 50 more errors" in caught.value.message
+
+
 def test_a_missing_file_and_a_missing_plugin_have_their_exit_codes(pliant, tmp_path):
     with pytest.raises(pliant.Error) as caught:
         pliant.Config.open(tmp_path / "none.toml")

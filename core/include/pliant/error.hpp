@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace pliant {
 
@@ -35,13 +37,23 @@ enum class Origin {
   kWorldSize,  ///< no valid world size is left; one that was asked for and is not valid is kInput
 };
 
+/// One thing that is wrong with a config, and where.
+struct ConfigFinding {
+  std::string place;    ///< what the value came from: the file, a `--set`, a variable of the environment
+  int64_t line = 0;     ///< from 1; 0 where it is no place in a file
+  int64_t column = 0;   ///< likewise, in characters
+  std::string message;  ///< one line
+  friend bool operator==(const ConfigFinding&, const ConfigFinding&) = default;
+};
+
 class Error : public std::exception {
  public:
   Error(Status status, std::string message, Origin origin = Origin::kRun)
       : status_(status), origin_(origin), message_(std::move(message)) {}
   [[nodiscard]] Status status() const noexcept { return status_; }
   [[nodiscard]] Origin origin() const noexcept { return origin_; }
-  /// One or more lines, no final newline. Config errors carry one `file:line:col: error: ...` block per finding.
+  /// One or more lines, no final newline. Of an error with findings one block for each, which begins with
+  /// `file:line:col: error: ` and its message; findings beyond the hundredth are counted only.
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
   [[nodiscard]] const char* what() const noexcept override { return message_.c_str(); }
   /// Keys of a plugin's options that it is about, the likeliest first, with a space between; empty when it is about
@@ -67,7 +79,7 @@ class Error : public std::exception {
   [[nodiscard]] Error with_message(std::string message) const {
     Error made = *this;
     made.message_ = std::move(message);
-    made.is_located_ = false;
+    made.findings_.reset();
     return made;
   }
   [[nodiscard]] Error with_lines(const std::string& lines) const {
@@ -80,10 +92,15 @@ class Error : public std::exception {
     made.origin_ = origin;
     return made;
   }
-  /// The message begins with its place and "error: ": who shows it puts no name of a program before it.
-  [[nodiscard]] bool is_located() const noexcept { return is_located_; }
-  Error& set_located() {
-    is_located_ = true;
+  /// All that is wrong with a config, sorted by place; empty for an error that is about none.
+  [[nodiscard]] const std::vector<ConfigFinding>& findings() const {
+    static const std::vector<ConfigFinding> kNone;
+    return findings_ ? *findings_ : kNone;
+  }
+  /// The message begins with the place of a finding and "error: ": who shows it puts no name of a program before it.
+  [[nodiscard]] bool is_located() const { return !findings().empty(); }
+  Error& set_findings(std::vector<ConfigFinding> findings) {
+    findings_ = std::make_shared<const std::vector<ConfigFinding>>(std::move(findings));
     return *this;
   }
 
@@ -94,7 +111,7 @@ class Error : public std::exception {
   std::string options_;
   int32_t rank_ = -1;
   int32_t device_ = -1;
-  bool is_located_ = false;
+  std::shared_ptr<const std::vector<ConfigFinding>> findings_;
 };
 
 }  // namespace pliant

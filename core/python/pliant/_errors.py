@@ -6,6 +6,7 @@ from collections import namedtuple
 
 TYPE_CHECKING = False  # typing, and re, which it needs, took a quarter of the time in which the package is imported
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import NamedTuple
 
 
@@ -43,14 +44,11 @@ else:
     Finding.__doc__ = "One thing that is wrong with a config, and where: line and column count from 1 and are 0 where it is no file."
 
 
-# A config's error is one block for each finding: place, "error:", the message, and indented lines of help.
-_FINDING = r"^(?P<place>\S[^\n]*?)(?::(?P<line>\d+):(?P<column>\d+))?: error: (?P<message>[^\n]*)$"
-
-
 class Error(Exception):
     """A call that failed. `status`: the kind of failure. `exit_code`: what a program that ends with it should exit with: 2 for a mistake of
     its user, 3 for one of a plugin, 75 where no world size is left, else 1. `options`: keys of a plugin's options that it is about.
-    `rank` and `device`: what it is about, -1 where that is none or is not known."""
+    `rank` and `device`: what it is about, -1 where that is none or is not known. `findings`: all that is wrong with a config, sorted by place;
+    empty for an error that is not about one."""
 
     def __init__(
         self,
@@ -60,6 +58,7 @@ class Error(Exception):
         options: tuple[str, ...] = (),
         rank: int = -1,
         device: int = -1,
+        findings: Iterable[Finding] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -67,28 +66,21 @@ class Error(Exception):
         self.options = options
         self.rank = rank
         self.device = device
+        self.findings = list(findings)
 
     @property
     def message(self) -> str:
         return str(self.args[0])
 
-    @property
-    def findings(self) -> list[Finding]:
-        """All that is wrong with a config, sorted by place; empty for an error that is not about one."""
-        import re
-
-        return [
-            Finding(found["place"], int(found["line"] or 0), int(found["column"] or 0), found["message"])
-            for found in re.finditer(_FINDING, self.message, re.MULTILINE)
-        ]
-
     def __reduce__(self) -> tuple[object, ...]:
-        return (Error, (self.message, self.status, self.exit_code, self.options, self.rank, self.device))
+        return (Error, (self.message, self.status, self.exit_code, self.options, self.rank, self.device, self.findings))
 
 
-def _from_core(status: int, exit_code: int, message: str, options: str, rank: int, device: int) -> Error:
+def _from_core(
+    status: int, exit_code: int, message: str, options: str, rank: int, device: int, findings: list[tuple[str, int, int, str]]
+) -> Error:
     try:
         known = Status(status)
     except ValueError:
         known = Status.INTERNAL
-    return Error(message, known, exit_code, tuple(options.split()), rank, device)
+    return Error(message, known, exit_code, tuple(options.split()), rank, device, [Finding(*one) for one in findings])

@@ -23,8 +23,11 @@ PyObject* error_maker = nullptr;
 }  // namespace
 
 nb::object python_error_of(const Error& error) {
+  nb::list findings;
+  for (const ConfigFinding& one : error.findings())
+    findings.append(nb::make_tuple(text_of(one.place), one.line, one.column, text_of(one.message)));
   return nb::borrow(error_maker)(static_cast<int>(error.status()), static_cast<int>(exit_code_of(error)),
-                                 text_of(error.message()), error.options(), error.rank(), error.device());
+                                 text_of(error.message()), error.options(), error.rank(), error.device(), findings);
 }
 
 void bind_failure(nb::module_& /*module*/) {

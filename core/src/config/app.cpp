@@ -30,7 +30,8 @@ void Config::refuse_app(std::string_view key, std::string_view problem) const {
   const config::Value* const value = app == nullptr || !path ? nullptr : config::at(*app, *path);
   if (value != nullptr) finding.origin = value->origin;
   finding.message = fmt::format("app.{} {}", key, problem);
-  throw Error(finding.status, state_->diagnostics->render(finding), finding.error_origin).set_located();
+  throw Error(finding.status, state_->diagnostics->render(finding), finding.error_origin)
+      .set_findings({state_->diagnostics->found(finding)});
 }
 
 }  // namespace pliant

@@ -27,7 +27,8 @@ const Value* app_value(const detail::ConfigState& state, std::string_view key) {
   config::Finding finding;
   finding.origin = value.origin;
   finding.message = fmt::format("app.{} must be {}, not {}", key, expected, config::describe(value));
-  throw Error(Status::kInvalidArgument, state.diagnostics->render(finding), Origin::kInput).set_located();
+  throw Error(Status::kInvalidArgument, state.diagnostics->render(finding), Origin::kInput)
+      .set_findings({state.diagnostics->found(finding)});
 }
 
 }  // namespace

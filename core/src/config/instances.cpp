@@ -32,7 +32,7 @@ Error at_origin(const detail::ConfigState& state, const ValueOrigin& origin, con
   Finding finding;
   finding.origin = origin;
   finding.message = error.message();
-  return error.with_message(state.diagnostics->render(finding)).set_located();
+  return error.with_message(state.diagnostics->render(finding)).set_findings({state.diagnostics->found(finding)});
 }
 
 Result<plugin::Instance> instance_of(const detail::ConfigState& state, const Selection& selection,

@@ -130,7 +130,7 @@ TEST_CASE("the rank, the device and the options that a refusal is about are fiel
 
 TEST_CASE("an error told in other words keeps what it is about, and its place only in front of its own") {
   pliant::Error error(Status::kPeerLost, "pliant.toml:3:1: error: rank 3 is lost", Origin::kPlugin);
-  error.about("port").about_rank(3).about_device(1).set_located();
+  error.about("port").about_rank(3).about_device(1).set_findings({{"pliant.toml", 3, 1, "rank 3 is lost"}});
   const auto about_the_same = [](const pliant::Error& other) {
     CHECK(other.status() == Status::kPeerLost);
     CHECK(other.options() == "port");
@@ -147,6 +147,7 @@ TEST_CASE("an error told in other words keeps what it is about, and its place on
   CHECK(longer.message() == "pliant.toml:3:1: error: rank 3 is lost\n  help: start it again");
   CHECK(longer.origin() == Origin::kInput);
   CHECK(longer.is_located());
+  CHECK(longer.findings() == error.findings());
 }
 
 TEST_CASE("a refusal in create carries the plugin's words and is a fault of the input") {

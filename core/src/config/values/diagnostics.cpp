@@ -79,13 +79,21 @@ std::vector<const Finding*> Diagnostics::sorted(Severity severity) const {
 Error Diagnostics::to_error() const {
   const std::vector<const Finding*> errors = sorted(Severity::kError);
   std::string text;
+  std::vector<ConfigFinding> all;
   Origin origin = Origin::kPlugin;
   for (size_t i = 0; i < errors.size(); ++i) {
     if (errors[i]->error_origin == Origin::kInput) origin = Origin::kInput;
+    all.push_back(found(*errors[i]));
     if (i < kMostShown) text += (text.empty() ? "" : "\n") + render(*errors[i]);
   }
   if (errors.size() > kMostShown) text += fmt::format("\n{}: {} more errors", name_, errors.size() - kMostShown);
-  return Error(errors.empty() ? Status::kInternal : errors.front()->status, text, origin).set_located();
+  return Error(errors.empty() ? Status::kInternal : errors.front()->status, text, origin).set_findings(std::move(all));
+}
+
+ConfigFinding Diagnostics::found(const Finding& finding) const {
+  const ValueOrigin& origin = finding.origin;
+  if (!origin.label.empty()) return {origin.label, 0, 0, finding.message};
+  return {name_, origin.line, origin.column, finding.message};
 }
 
 std::vector<std::string> Diagnostics::warnings() const {

@@ -43,6 +43,8 @@ class Diagnostics {
   [[nodiscard]] std::string quote(const ValueOrigin& origin) const;
   /// `where: error: message`, the source line, a caret, the notes.
   [[nodiscard]] std::string render(const Finding& finding) const;
+  /// The finding as a field of an Error.
+  [[nodiscard]] ConfigFinding found(const Finding& finding) const;
 
  private:
   [[nodiscard]] std::vector<const Finding*> sorted(Severity severity) const;

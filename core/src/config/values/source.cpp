@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 tl::unexpected<Error> unreadable(const fs::path& file, Status status, const std::string& why) {
-  return tl::unexpected<Error>(
-      Error(status, fmt::format("{}: error: {}", file.string(), why), Origin::kInput).set_located());
+  return tl::unexpected<Error>(Error(status, fmt::format("{}: error: {}", file.string(), why), Origin::kInput)
+                                   .set_findings({{file.string(), 0, 0, why}}));
 }
 
 std::string too_large(uint64_t bytes) {

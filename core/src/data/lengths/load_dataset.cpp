@@ -24,12 +24,12 @@ Lengths read_key(const Config& config, const char* key, const std::string& file,
 Dataset load_dataset(const Config& config) {
   const DataOptions& options = config.data();
   if (options.lengths.empty()) {
-    throw Error(Status::kInvalidArgument,
-                fmt::format("{}: error: [data] lengths is missing; set it to a file with the lengths of the sequences "
-                            "(.npy, .i32, .i64, .jsonl, .txt, .idx)",
-                            config.file().string()),
-                Origin::kInput)
-        .set_located();
+    const std::string file = config.file().string();
+    const std::string missing =
+        "[data] lengths is missing; set it to a file with the lengths of the sequences (.npy, .i32, .i64, .jsonl, "
+        ".txt, .idx)";
+    throw Error(Status::kInvalidArgument, fmt::format("{}: error: {}", file, missing), Origin::kInput)
+        .set_findings({{file, 0, 0, missing}});
   }
   Dataset dataset;
   dataset.source = options.lengths;
