@@ -217,6 +217,68 @@ def test_the_state_of_a_scheduler_goes_on_with_the_same_rates():
         other.load_state_dict(first.state_dict())
 
 
+def with_inner(kind, groups=1):
+    optimizer = torch.optim.SGD([{"params": parameters()} for _ in range(groups)], lr=0.1)
+    inner = {"StepLR": lambda: torch.optim.lr_scheduler.StepLR(optimizer, 3), "LambdaLR": lambda: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step),
+             None: lambda: None}[kind]()
+    return LRScheduler(optimizer, rate_of('use = "linear"\nunit = "sequences"\nbase_batch = 10\n'), inner)
+
+
+def after_steps(scheduler, count):
+    for _ in range(count):
+        scheduler.batch(size(15))
+        scheduler.step()
+    return scheduler.state_dict()
+
+
+def check_state_is_refused(scheduler, state, words):
+    """With the package's own error, and the scheduler goes on as if nothing had been tried."""
+    before = copy.deepcopy(scheduler.state_dict())
+    with pytest.raises(pliant.Error, match=words):
+        scheduler.load_state_dict(state)
+    assert scheduler.state_dict() == before
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", ["rule", "steps", "base", "inner", "inner_class", "moments"])
+def test_a_state_that_lacks_a_part_is_refused_and_changes_nothing(part):
+    state = after_steps(with_inner("StepLR"), 5)
+    del state[part]
+    check_state_is_refused(with_inner("StepLR"), state, f"cut: it has no {part}$")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part, wrong", [("steps", "five"), ("steps", None), ("base", 3), ("base", [{}]), ("base", [None]), ("moments", (1.0,)), ("moments", None),
+                                         ("moments", ("a", "b"))])
+def test_a_state_with_a_part_that_is_none_is_refused_and_changes_nothing(part, wrong):
+    state = after_steps(with_inner("StepLR"), 5)
+    check_state_is_refused(with_inner("StepLR"), {**state, part: wrong}, "was changed")
+
+
+@pytest.mark.parametrize("state", [None, {}, [], "text"])
+def test_what_is_no_state_is_refused(state):
+    check_state_is_refused(with_inner(None), state, "not the state of an LRScheduler")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind, of", [("StepLR", None), (None, "StepLR"), ("StepLR", "LambdaLR"), ("LambdaLR", "StepLR")])
+def test_a_state_of_another_inner_scheduler_is_refused_and_changes_nothing(kind, of):
+    scheduler = with_inner(kind)
+    after_steps(scheduler, 2)
+    check_state_is_refused(scheduler, after_steps(with_inner(of), 5), f"another inner scheduler: {of or 'none'}, in place of {kind or 'none'}")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_an_inner_scheduler_raises_for_its_state_comes_out_and_the_rule_stays():
+    state = after_steps(with_inner("LambdaLR"), 5)
+    del state["inner"]["lr_lambdas"]
+    scheduler = with_inner("LambdaLR")
+    before = copy.deepcopy(scheduler.state_dict())
+    with pytest.raises(KeyError):
+        scheduler.load_state_dict(state)
+    assert scheduler.state_dict() == before
+
+
 def test_sizes_come_from_the_sampler():
     config = pliant.Config.parse(toml())
     sampler = pliant.PackedBatchSampler(config, [5] * 200, 0, 2)

@@ -1,6 +1,7 @@
 """A scheduler that follows the size of each batch."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -95,24 +96,46 @@ class LRScheduler:
             "steps": self.steps,
             "base": [dict(base) for base in self._base],
             "inner": None if self.inner is None else self.inner.state_dict(),
+            "inner_class": None if self.inner is None else type(self.inner).__name__,
             "moments": self._moments,  # of the optimizer's state at the same time
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if len(state["base"]) != len(self._base):
-            raise Error(f"the state is of {len(state['base'])} parameter groups, the optimizer has {len(self._base)}",
-                        Status.FAILED_PRECONDITION)
-        if (state["inner"] is None) != (self.inner is None):
-            raise Error("the state is of a scheduler with another inner scheduler", Status.FAILED_PRECONDITION)
+        """Goes on where `state` was taken. Raises Error and changes nothing where that is no such state, lacks a part, or is of another optimizer or
+        inner scheduler."""
+        steps, base, moments = self._fields_of(state)
+        before = self.rule.save()
         self.rule.load(state["rule"])
         if self.inner is not None:
-            self.inner.load_state_dict(state["inner"])
-        self.steps = state["steps"]
-        self._base = [dict(base) for base in state["base"]]
+            try:
+                self.inner.load_state_dict(state["inner"])
+            except BaseException:
+                self.rule.load(before)
+                raise
+        self.steps = steps
+        self._base = base
         self._size = None
         self._is_final = False
-        first, second = state["moments"]
-        self._moments = (first, second)
+        self._moments = moments
+
+    def _fields_of(self, state: dict[str, Any]) -> tuple[int, list[dict[str, Any]], tuple[float, float]]:
+        """What is in `state` beside the rule and the inner scheduler."""
+        own = self.state_dict()
+        lacks = [name for name in own if name not in state] if isinstance(state, Mapping) else list(own)
+        if lacks:
+            raise Error(f"this is not the state of an LRScheduler of Pliant, or it was cut: it has no {', '.join(lacks)}", Status.DATA_LOSS, 2)
+        try:
+            steps = operator.index(state["steps"])
+            base = [{**kept, "lr": float(kept["lr"])} for kept in state["base"]]
+            first, second = (float(factor) for factor in state["moments"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise Error(f"this state of an LRScheduler was changed: {error!r} in its steps, base or moments", Status.DATA_LOSS, 2) from error
+        if len(base) != len(self._base):
+            raise Error(f"the state is of {len(base)} parameter groups, the optimizer has {len(self._base)}", Status.FAILED_PRECONDITION)
+        if state["inner_class"] != own["inner_class"]:
+            raise Error(f"the state is of a scheduler with another inner scheduler: {state['inner_class'] or 'none'}, in place of "
+                        f"{own['inner_class'] or 'none'}", Status.FAILED_PRECONDITION)
+        return steps, base, (first, second)
 
     def _step_inner(self) -> None:
         """It finds what it left, rates, and for some schedulers momentum, and leaves the next ones, which are for the base batch."""
