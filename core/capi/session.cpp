@@ -1,5 +1,6 @@
 // A worker's side of an elastic job, for C.
 #include <chrono>
+#include <exception>
 #include <istream>
 #include <iterator>
 #include <ostream>
@@ -35,7 +36,7 @@ class CState final : public pliant::TrainingState {
     if (given_.save == nullptr) return;
     uint64_t bytes = 0;
     check(given_.save(given_.context, nullptr, 0, &bytes), "save");
-    std::string saved(bytes, '\0');
+    std::string saved = room_for(bytes);
     check(given_.save(given_.context, saved.data(), saved.size(), &bytes), "save");
     if (bytes != saved.size()) throw pliant::capi::wrong("save wrote another number of bytes than it announced");
     out.write(saved.data(), static_cast<std::streamsize>(saved.size()));
@@ -54,6 +55,14 @@ class CState final : public pliant::TrainingState {
     const auto shape = pliant::capi::given_array(array.shape, array.dimensions, "the shape of an array of the state");
     arrays_.push_back(
         {array.name, static_cast<pliant::DType>(array.dtype), {shape.begin(), shape.end()}, array.memory});
+  }
+  static std::string room_for(uint64_t bytes) {
+    try {
+      return std::string(bytes, '\0');
+    } catch (const std::exception&) {  // std::length_error, std::bad_alloc
+      throw pliant::Error(pliant::Status::kResourceExhausted,
+                          "save announced " + std::to_string(bytes) + " bytes, which is more than there is memory for");
+    }
   }
   static void check(int32_t status, const char* what) {
     if (status == PLIANT_OK) return;

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@ struct Measured {
   std::atomic<int64_t> calls{0};
   std::atomic<int64_t> told{0};
   int64_t fails_at = -1;
+  int64_t progress_fails_at = 1001;  ///< once so many are done, with `fails_with`
   int32_t fails_with = PLIANT_ABORTED;
 };
 
@@ -33,8 +36,9 @@ int32_t measured_length(void* context, int64_t number, int64_t* length) {
 
 int32_t told_progress(void* context, int64_t done, int64_t total) {
   if (done > total) return PLIANT_INTERNAL;
-  static_cast<Measured*>(context)->told = done;
-  return PLIANT_OK;
+  auto& of = *static_cast<Measured*>(context);
+  of.told = done;
+  return done >= of.progress_fails_at ? of.fails_with : PLIANT_OK;
 }
 
 pliant_length_analysis_t analysis_over(Measured& of) {
@@ -119,6 +123,47 @@ TEST_CASE(
   CHECK(analysed.resumed > 0);
   CHECK(analysed.measured + analysed.resumed == 1000);
   CHECK(measured.calls == analysed.measured);
+}
+
+TEST_CASE("progress in C that ends with a status ends the analysis with it, by name, and what was measured is kept") {
+  const ScratchFolder folder;
+  const std::string file = (folder / "lengths.npy").string();
+  Measured measured;
+  measured.progress_fails_at = 500;
+  measured.fails_with = PLIANT_DATA_LOSS;
+  const pliant_length_analysis_t analysis = analysis_over(measured);
+  pliant_error_t error = PLIANT_INIT(pliant_error_t);
+  CHECK(pliant_analyse_lengths(file.c_str(), &analysis, nullptr, &error) == PLIANT_DATA_LOSS);
+  CHECK(std::string(error.message) ==
+        "the program's own progress ended with status " + std::to_string(PLIANT_DATA_LOSS));
+  CHECK(!std::filesystem::exists(file));
+  measured.progress_fails_at = 1001;
+  measured.calls = 0;
+  pliant_analysed_lengths_t analysed = PLIANT_INIT(pliant_analysed_lengths_t);
+  REQUIRE(pliant_analyse_lengths(file.c_str(), &analysis, &analysed, nullptr) == PLIANT_OK);
+  CHECK(analysed.resumed > 0);
+  CHECK(measured.calls == 1000 - analysed.resumed);
+}
+
+TEST_CASE("a callback in C that ends with a number that is no status is an internal failure with that number") {
+  const ScratchFolder folder;
+  for (const int32_t number : {-1, int32_t{PLIANT_DEADLINE_EXCEEDED} + 1, INT32_MAX, INT32_MIN}) {
+    CAPTURE(number);
+    Measured measured;
+    measured.fails_with = number;
+    measured.fails_at = 3;
+    const pliant_length_analysis_t analysis = analysis_over(measured);
+    const auto call = [&](const std::string& file) {
+      return pliant_analyse_lengths((folder / (file + std::to_string(number))).c_str(), &analysis, nullptr, nullptr);
+    };
+    CHECK(call("a") == PLIANT_INTERNAL);
+    CHECK(last_message().find("the program's own length_of ended with status " + std::to_string(number)) !=
+          std::string::npos);
+    measured.fails_at = -1;
+    measured.progress_fails_at = 1;
+    CHECK(call("b") == PLIANT_INTERNAL);
+    CHECK(last_message() == "the program's own progress ended with status " + std::to_string(number));
+  }
 }
 
 TEST_CASE("an analysis in C without a function, without an identity or of no sequences is refused") {

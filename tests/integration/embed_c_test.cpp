@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -63,8 +64,8 @@ std::string config_of_rows(const JobRunner& job, const std::string& run_keys) {
 }
 
 /// The config of another program of the sample's source.
-std::string variant_config(const char* program) {
-  std::string config = embed_config("workers = 2");
+std::string variant_config(const char* program, const std::string& run_keys = "workers = 2") {
+  std::string config = embed_config(run_keys);
   const std::string command = "command = [\"embed_c\"]";
   REQUIRE(config.find(command) != std::string::npos);
   config.replace(config.find(command), command.size(),
@@ -109,6 +110,32 @@ void check_variant(const char* program) {
   CHECK(job.snapshot() == undisturbed());
 }
 
+/// A job whose program is wrong once: in call `at` of callback `name`, and says so with `words`. It ends whole.
+struct Breaking {
+  std::string name;
+  int64_t at;
+  const char* words;
+  int64_t workers = 1;
+  int64_t restarts = 0;
+};
+void check_breaking(const Breaking& one, const std::string& expected) {
+  CAPTURE(one.name);
+  CAPTURE(one.at);
+  JobRunner job;
+  const auto once = job.folder() / "once";
+  job.config(variant_config("embed_c_breaks", fmt::format("workers = {}\nsnapshot_every = 25\nkeep_snapshots = 9\n"
+                                                          "digest_every = 0",
+                                                          one.workers)));
+  const Ended ended =
+      job.run_json({"--show-logs", "--set", fmt::format("app.breaks=\"{}\"", one.name), "--set",
+                    fmt::format("app.breaks_at={}", one.at), "--set", fmt::format("app.once=\"{}\"", once.string())});
+  check_whole(job, ended);
+  CHECK(has(ended.err, one.words));
+  CHECK(std::filesystem::exists(once));
+  CHECK(ended.summary["restarts"] == one.restarts);
+  CHECK(job.snapshot() == expected);
+}
+
 }  // namespace
 
 TEST_CASE("the trainer in C has at most 150 lines") {
@@ -139,6 +166,24 @@ TEST_CASE("the trainer in C that takes its gradient where it lies on the device 
 
 TEST_CASE("a start in C that was refused for its arrays is tried again with others, and no bit changes") {
   check_variant("embed_c_starts_again");
+}
+
+TEST_CASE("a callback in C that ends wrongly is named, and the job loses nothing by it") {
+  JobRunner alone;
+  alone.config(variant_config("embed_c_breaks", "workers = 1"));
+  check_whole(alone, alone.run_json());
+  const std::string expected = alone.snapshot();
+  const char* const unsaved = "the program's own save of its state ended with status 99";
+  for (const Breaking& one : {
+           Breaking{"save", 1, unsaved},  // asked for its size
+           Breaking{"save", 2, unsaved},
+           Breaking{"most of save", 1, "save announced 18446744073709551615 bytes"},
+           Breaking{"bytes of save", 1, "save wrote another number of bytes than it announced"},
+           Breaking{"before", 1, "before a snapshot failed: it ended with status 99"},
+           Breaking{"save", 1, unsaved, 2, 1},  // for the worker that joins
+           Breaking{"load", 1, "the program's own load of its state ended with status 99", 2, 1},
+       })
+    check_breaking(one, expected);
 }
 
 TEST_CASE("the trainer in C whose workers another launcher starts ends with the same bits") {

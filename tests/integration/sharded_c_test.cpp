@@ -81,6 +81,32 @@ TEST_CASE("passes in C that end with a status of the program's own are made agai
   CHECK(job.snapshot() == of_cpp().snapshot);
 }
 
+TEST_CASE("first values and an update in C that end with a number that is no status are named, and no bit changes") {
+  struct Breaking {
+    std::string name;
+    const char* words;
+    int64_t restarts;
+  };
+  for (const Breaking& one :
+       {Breaking{"initialise", "the program's own initialise of a parameter ended with status -7", 0},
+        Breaking{"each", "the program's own update of a shard ended with status 99", 1}}) {
+    CAPTURE(one.name);
+    JobRunner job;
+    const auto once = job.folder() / "once";
+    std::vector<std::string> command =
+        job_of("sharded_c_worker", 2,
+               {fmt::format("app.breaks=\"{}\"", one.name), fmt::format("app.once=\"{}\"", once.string())});
+    command.emplace_back("--show-logs");
+    const Ended ended = job.run(command);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(has(ended.err, one.words));
+    CHECK(ended.summary.at("restarts") == one.restarts);
+    CHECK(job.processes_left() == 0);
+    CHECK(job.snapshot() == of_cpp().snapshot);
+  }
+}
+
 TEST_CASE("a pass in C that is left for the next step is given up and made again, and no bit changes") {
   JobRunner job;
   std::vector<std::string> command = job_of("sharded_c_worker", 2, {"app.leave_at=5"});

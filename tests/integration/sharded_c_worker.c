@@ -2,7 +2,8 @@
  * end with the same bits. [app] averages, evaluates and first_weights are as there; by_hand fetches and checks a
  * parameter after each update, export_at writes the weights after a step, repeats has ranks without rows repeat a pass,
  * fail_at has one rank of a step end its passes with a status of its own, leave_at has it ask for the next step within
- * a pass, tries_wrong makes calls that are refused. */
+ * a pass, tries_wrong makes calls that are refused. The process that makes the file `once` ends its first call of the
+ * callback `breaks`, "initialise" or "each", with a number that is no status. */
 #include <inttypes.h>
 #include <pliant.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ typedef struct worker {
   uint64_t width;
   uint32_t frozen, root;
   uint32_t weights[kMostLayers], modules[kMostLayers];
-  const char *export_to, *first_weights;
+  const char *export_to, *first_weights, *breaks, *once;
   int32_t averages, evaluates, by_hand, repeats, tries_wrong;
   int64_t export_at, fail_at, leave_at;
   int has_failed; /* by fail_at */
@@ -44,8 +45,15 @@ static float target_of(int64_t id, uint64_t element) {
   return (float)(((uint64_t)id * 7919 + element * 104729) % 2003) / 2003.0F;
 }
 
+static int is_wrong(const worker* w, const char* name) {
+  FILE* const made = strcmp(w->breaks, name) == 0 ? fopen(w->once, "wx") : NULL;
+  if (made == NULL) return 0;
+  fclose(made);
+  return 1;
+}
+
 static int32_t first_values(void* context, float* values, uint64_t count) {
-  (void)context;
+  if (is_wrong(context, "initialise")) return -7;
   for (uint64_t k = 0; k < count; ++k) values[k] = (float)(k * 17 % 1000) / 1000;
   return PLIANT_OK;
 }
@@ -57,6 +65,7 @@ static uint32_t add_parameter(worker* w, const char* name, int64_t elements, uin
   parameter.dimensions = 1;
   parameter.shape = &elements;
   parameter.initialise = first_values;
+  parameter.context = w;
   uint32_t number = 0;
   must(pliant_sharded_add_parameter(w->shards, &parameter, &number, &error));
   return number;
@@ -197,6 +206,7 @@ static int32_t apply(void* context, const pliant_shard_t* shard) {
   const float rate = (float)((const worker*)context)->step.learning_rate;
   float* const momentum = shard->states[0];
   if (shard->state_count != 1) return PLIANT_INTERNAL;
+  if (((const worker*)context)->step.index == 5 && is_wrong(context, "each")) return 99;
   for (uint64_t k = 0; k < shard->count; ++k) {
     momentum[k] = 0.9F * momentum[k] + shard->gradient[k];
     shard->weights[k] -= rate * momentum[k];
@@ -297,6 +307,8 @@ static void read_app(worker* w) {
   must(pliant_config_app_bool(config, "tries_wrong", 0, &w->tries_wrong, &error));
   must(pliant_config_app_text(config, "export_to", "", &w->export_to, &error));
   must(pliant_config_app_text(config, "first_weights", "", &w->first_weights, &error));
+  must(pliant_config_app_text(config, "breaks", "", &w->breaks, &error));
+  must(pliant_config_app_text(config, "once", "", &w->once, &error));
   if (layers < 1 || layers > kMostLayers || width < kFrozen) exit(2);
   w->layers = (int)layers;
   w->width = (uint64_t)width;
