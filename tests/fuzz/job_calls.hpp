@@ -31,6 +31,8 @@ struct JobInPlay {
   bool is_in_callback = false;
   bool is_done = false;
   int depth = 0;               ///< of attempts
+  bool is_digested = true;     ///< each state is saved for its digest, and one that cannot be is the last of a session
+  bool is_torn = false;        ///< an update was not completed: the process is to end
   int failures_left = 2;       ///< that callbacks may still end with: a rank that fails again and again is replaced
   uint64_t gradient_size = 0;  ///< that the session was started with
   std::vector<int64_t> micro_batches;  ///< of the step in hand
@@ -62,10 +64,24 @@ inline const char* some_name(Player& p) {
   return one_of<const char*, 7>(p, {"w0", "w1", "root", "momentum", "", "a b", nullptr});
 }
 
-inline int32_t save_nothing(void*, void* to, uint64_t room, uint64_t* bytes) {
+/// What a callback of the program ends with: mostly PLIANT_OK, else a status or a number that is none.
+inline int32_t some_end(Player& p) {
+  JobInPlay& job = job_in_play();
+  if (!p.once_in(6) || job.failures_left == 0) return PLIANT_OK;
+  --job.failures_left;
+  return static_cast<int32_t>(p.once_in(4) ? p.number() : static_cast<int64_t>(p.below(14)));
+}
+
+/// `player` is NULL where the struct that has it was too short for it.
+inline int32_t save_little(void* player, void* to, uint64_t room, uint64_t* bytes) {
   constexpr uint64_t kBytes = 16;
   *bytes = kBytes;
   if (to != nullptr && room >= kBytes) std::memset(to, 7, kBytes);
+  if (player == nullptr || job_in_play().is_digested) return PLIANT_OK;
+  Player& p = *static_cast<Player*>(player);
+  const int32_t end = some_end(p);
+  if (end == PLIANT_OK || p.once_in(2)) return end;
+  *bytes = to == nullptr ? UINT64_MAX - p.below(3) : p.below(kBytes);  // in place of a status
   return PLIANT_OK;
 }
 inline int32_t load_nothing(void*, const void*, uint64_t) {
@@ -92,8 +108,9 @@ inline int32_t start(Player& p) {
     state->gradient_size = p.count();
     state->array_count = p.below(arrays.size() + 1);
     state->arrays = p.once_in(16) ? nullptr : arrays.data();
-    if (p.once_in(2)) state->save = save_nothing;
+    if (p.once_in(2)) state->save = save_little;
     if (p.once_in(8) ? p.once_in(2) : state->save != nullptr) state->load = load_nothing;
+    state->context = &p;
   }
   const uint64_t gradient = state != nullptr ? state->gradient_size : 0;
   const int32_t status =
@@ -186,9 +203,9 @@ inline int32_t sharded_make(Player& p) {
                              p.error());
 }
 
-inline int32_t first_values(void*, float* values, uint64_t count) {
+inline int32_t first_values(void* player, float* values, uint64_t count) {
   std::fill(values, values + count, 0.5F);
-  return PLIANT_OK;
+  return player == nullptr ? int32_t{PLIANT_OK} : some_end(*static_cast<Player*>(player));
 }
 
 inline int32_t add_parameter(Player& p) {
@@ -200,6 +217,7 @@ inline int32_t add_parameter(Player& p) {
     parameter->dimensions = p.below(2);
     parameter->shape = p.once_in(9) ? nullptr : &kSizes[p.below(kSizes.size())];
     parameter->initialise = p.once_in(9) ? nullptr : first_values;
+    parameter->context = &p;
   }
   return pliant_sharded_add_parameter(p.handle<pliant_sharded_t>(), parameter, p.value<uint32_t>(), p.error());
 }
@@ -270,9 +288,7 @@ inline int32_t some_calls(void* context) {
   for (uint64_t i = job.depth > 2 ? 0 : p.below(12); i > 0; --i) any_call(p);
   --job.depth;
   job.is_in_callback = before;
-  if (!p.once_in(6) || job.failures_left == 0) return PLIANT_OK;
-  --job.failures_left;
-  return static_cast<int32_t>(p.below(14));
+  return some_end(p);
 }
 
 inline int32_t attempt(Player& p) {
@@ -280,13 +296,41 @@ inline int32_t attempt(Player& p) {
                                 p.value<int32_t>(), p.error());
 }
 
-/// Its callback ends well: where it does not, the process is to end.
+/// Ends wrongly once in a job, whose worker is replaced then: it makes the file that says so.
+inline int32_t update_shard(void* player, const pliant_shard_t* shard) {
+  JobInPlay& job = job_in_play();
+  for (uint64_t i = 0; i < shard->count; ++i) shard->weights[i] -= 0.01F * shard->gradient[i];
+  Player& p = *static_cast<Player*>(player);
+  if (!p.once_in(40) || p.is_careful()) return PLIANT_OK;
+  std::FILE* const made = std::fopen((job.file + ".torn").c_str(), "wx");
+  if (made == nullptr) return PLIANT_OK;
+  std::fclose(made);
+  job.is_torn = true;
+  return 1 + static_cast<int32_t>(p.below(14));
+}
+
 inline int32_t update(Player& p) {
-  const auto each = [](void*, const pliant_shard_t* shard) {
-    for (uint64_t i = 0; i < shard->count; ++i) shard->weights[i] -= 0.01F * shard->gradient[i];
-    return int32_t{PLIANT_OK};
-  };
-  return pliant_sharded_update(p.handle<pliant_sharded_t>(), p.once_in(16) ? nullptr : +each, nullptr, p.error());
+  return pliant_sharded_update(p.handle<pliant_sharded_t>(), p.once_in(16) ? nullptr : update_shard, &p, p.error());
+}
+
+inline int32_t before_snapshot(void* player, int64_t) {
+  return some_end(*static_cast<Player*>(player));
+}
+inline void after_snapshot(void*, int64_t, const char* file, const char* why) {
+  CHECK(std::strlen(file) > 0);
+  CHECK(std::strlen(why) < 4096);
+}
+inline int32_t on_snapshot(Player& p) {
+  return pliant_session_on_snapshot(p.handle<pliant_session_t>(), p.once_in(3) ? nullptr : before_snapshot,
+                                    p.once_in(3) ? nullptr : after_snapshot, &p, p.error());
+}
+
+/// Seldom, for the job is over then; and its last snapshot has to be written.
+inline int32_t end_after_step(Player& p) {
+  const int32_t status =
+      pliant_session_end_after_step(p.handle<pliant_session_t>(), p.once_in(16) ? p.text() : nullptr, p.error());
+  if (status == PLIANT_OK) job_in_play().failures_left = 0;
+  return status;
 }
 
 /// Room for a parameter of four elements, or of as many as any has.
@@ -332,7 +376,7 @@ inline const Calls& job_calls() {
       {"pliant_session_next", &next},
       PLIANT_CALL(pliant_session_begin_busy, p.handle<pliant_session_t>(), p.text(), p.real()),
       PLIANT_CALL(pliant_session_end_busy, p.handle<pliant_session_t>()),
-      PLIANT_CALL(pliant_session_on_snapshot, p.handle<pliant_session_t>(), nullptr, nullptr, nullptr),
+      {"pliant_session_on_snapshot", &on_snapshot},
       PLIANT_CALL(pliant_session_coming, p.handle<pliant_session_t>(), p.small(), p.room<pliant_step_t>()),
       PLIANT_CALL(pliant_session_scaling, p.handle<pliant_session_t>(), p.room<pliant_scaling_t>()),
       PLIANT_CALL(pliant_session_scaling_of, p.handle<pliant_session_t>(), p.once_in(2) ? 0.01 : p.real(),
@@ -345,11 +389,7 @@ inline const Calls& job_calls() {
                   static_cast<double>(p.below(3)), some_kind(p)),
       PLIANT_CALL(pliant_session_last_evaluation, p.handle<pliant_session_t>(), some_metric(p), p.value<double>(),
                   p.value<int64_t>()),
-      {"pliant_session_end_after_step",
-       [](Player& p) {  // seldom, for the job is over then
-         return pliant_session_end_after_step(p.handle<pliant_session_t>(), p.once_in(16) ? p.text() : nullptr,
-                                              p.error());
-       }},
+      {"pliant_session_end_after_step", &end_after_step},
       {"pliant_session_add", &add},
       {"pliant_session_add_piece", &add_piece},
       PLIANT_CALL(pliant_session_commit, p.handle<pliant_session_t>(), p.room<pliant_committed_t>()),

@@ -19,11 +19,13 @@ std::string job_toml(uint64_t seed, bool is_sharded, const std::string& answered
   return fmt::format(
       "config_version = 1\n[run]\nname = \"toy\"\nworkers = 1\nattach = \"required\"\ncommand = "
       "[\"{}/job_fuzz_worker\"]\n"
-      "on_nonfinite = \"skip\"\nmax_restarts = 0\nsnapshot_every = 2\n[elasticity]\nuse = \"v0.1\"\n"
+      "on_nonfinite = \"skip\"\nmax_restarts = {}\nsnapshot_every = 2\ndigest_every = {}\n[elasticity]\nuse = "
+      "\"v0.1\"\n"
       "[elasticity.\"v0.1\"]\nmax_train_batch_size = 8\nmicro_batch_sizes = [2, 4]\n[lr]\nuse = \"sqrt\"\nbase_lr = "
       "0.01\n[lr.groups]\nhead = 0.02\n"
       "[accelerator]\nuse = \"host\"\n{}[app]\nseed = {}\nanswered = \"{}\"\n",
-      PLIANT_TEST_BIN_DIR, is_sharded ? "[coordinator]\nuse = \"eager\"\n" : "", seed, answered);
+      PLIANT_TEST_BIN_DIR, is_sharded ? 1 : 0, 1 - seed % 2, is_sharded ? "[coordinator]\nuse = \"eager\"\n" : "", seed,
+      answered);
 }
 
 /// First values of the worker's two parameters, as a .safetensors file.

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <string>
@@ -47,6 +48,7 @@ class Trainer {
     must(pliant_config_app_int(config, "seed", 0, &seed, &failure()));
     must(pliant_config_app_text(config, "answered", "answered", &answered_file, &failure()));
     job_in_play().file = std::string(answered_file) + ".safetensors";
+    job_in_play().is_digested = seed % 2 == 0;
     std::array<int32_t, 480> tokens{};
     tokens.fill(3);
     pliant_lengths_t lengths = PLIANT_INIT(pliant_lengths_t);
@@ -63,11 +65,11 @@ class Trainer {
       std::vector<pliant_sharded_t*>& models = player.pool<pliant_sharded_t>();
       for (pliant_sharded_t* const by_chance : models) must(pliant_sharded_free(by_chance));
       models.clear();
-      must(make_model());
+      must(make_model(player));
       models.push_back(model);
       job.is_sharded = true;
     } else {
-      must(start_whole());
+      must(start_whole(player));
     }
     job.is_started = true;
   }
@@ -108,7 +110,7 @@ class Trainer {
     bool is_committed;
   };
 
-  int32_t start_whole() {
+  int32_t start_whole(Player& player) {
     static double weights = 0;
     pliant_state_array_t array = PLIANT_INIT(pliant_state_array_t);
     array.dtype = PLIANT_DTYPE_F64;
@@ -118,12 +120,15 @@ class Trainer {
     state.gradient_size = kElements;
     state.arrays = &array;
     state.array_count = 1;
+    state.save = job_detail::save_little;
+    state.load = job_detail::load_nothing;
+    state.context = &player;
     TRY(pliant_session_start, session, dataset, &state);
     job_in_play().gradient_size = kElements;
     return PLIANT_OK;
   }
 
-  int32_t make_model() {
+  int32_t make_model(Player& player) {
     const char* const state = "momentum";
     TRY(pliant_sharded_make, session, &state, 1, &model);
     uint32_t number = 0;
@@ -131,6 +136,7 @@ class Trainer {
     parameter.dimensions = 1;
     parameter.shape = &kElements;
     parameter.initialise = job_detail::first_values;
+    parameter.context = &player;
     pliant_sharded_module_t module = PLIANT_INIT(pliant_sharded_module_t);
     const std::array<uint32_t, 2> own{0, 1};
     const uint32_t root = 0;
@@ -157,8 +163,7 @@ class Trainer {
     if (computed == 0) return PLIANT_OK;
     const Commit committed = commit(player);
     if (!committed.is_committed) return committed.status;
-    const auto each = [](void*, const pliant_shard_t*) { return int32_t{PLIANT_OK}; };
-    TRY(pliant_sharded_update, model, each, nullptr);
+    TRY(pliant_sharded_update, model, job_detail::update_shard, &player);
     return PLIANT_OK;
   }
 
@@ -210,6 +215,13 @@ int32_t play(const std::string& name, Player& player) {
   return status;
 }
 
+/// After an update that was not completed there is no further step, nor anything that reads the weights.
+[[noreturn]] void end_torn(const Trainer& trainer) {
+  pliant_step_t step = PLIANT_INIT(pliant_step_t);
+  CHECK(pliant_session_next(trainer.session, &step, &failure()) == PLIANT_DATA_LOSS);
+  std::_Exit(1);
+}
+
 /// Some of them are what a trainer would call next, so that the others come at any point of a step.
 void play_all(Player& player, Trainer& trainer) {
   static const std::array<const char*, 10> kPasses{
@@ -221,6 +233,7 @@ void play_all(Player& player, Trainer& trainer) {
     INFO("move " << move);
     if (move == kMoves / 5) trainer.start(player);
     const uint64_t kind = player.below(8);
+    if (job_in_play().is_torn) end_torn(trainer);
     if (kind == 0) {
       if (job_in_play().is_started) static_cast<void>(trainer.make_step(player));
       continue;
@@ -242,6 +255,9 @@ TEST_CASE("calls of a job in any order with any arguments are answered or refuse
   player.pool<pliant_config_t>().push_back(trainer.config);
   play_all(player, trainer);
   trainer.start(player);
+  if (job_in_play().is_torn) end_torn(trainer);
+  job_in_play().failures_left = 0;  // of callbacks: the last snapshot has to be written
+  player.be_careful();
   while (!job_in_play().is_done) must(trainer.make_step(player));
   std::ofstream out(trainer.answered_file);
   for (const std::string& name : trainer.answered) out << name << '\n';
