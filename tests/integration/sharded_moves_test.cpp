@@ -3,15 +3,71 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "integration/sharded_jobs.hpp"
+#include "integration/sharded_misbehaviour.hpp"
 
 using namespace pliant::test;
+
+namespace {
+
+const std::vector<std::string> kEndless{"run.max_steps=20000", "run.epochs=1000000"};
+
+/// A job that goes on until somebody ends it, or, where a test fails, for some seconds.
+std::vector<std::string> endless_job(int64_t workers, const std::vector<std::string>& sets = {}) {
+  return sharded_job(workers, joined(kEndless, sets));
+}
+
+/// Of run.command: the sample. What replaces the first worker that dies stops itself before it is ready, so that the
+/// others do not wait for it.
+std::string late_trainer(const JobRunner& job) {
+  const std::filesystem::path script = job.folder() / "late.sh";
+  std::ofstream(script) << fmt::format(
+      "#!/bin/sh\n[ \"$TORCHELASTIC_RESTART_COUNT\" != 1 ] || kill -STOP $$\nexec {}/sharded_trainer\n",
+      PLIANT_BIN_DIR);
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  return fmt::format("run.command=[\"{}\"]", script.string());
+}
+
+/// Once three ranks have committed a step without it, the replacement of late_trainer runs on; returns its process.
+pid_t let_late_one_join(JobRunner& job, pid_t agent) {
+  REQUIRE(job.wait_for_commits(agent, 1));
+  REQUIRE(JobRunner::wait_until(agent, [&job] {
+    const auto generations = job.ledger("generation");
+    const auto commits = job.ledger("commit");
+    return !generations.empty() && generations.back().at("world_size") == 3 && !commits.empty() &&
+           commits.back().at("generation") == generations.back().at("generation");
+  }));
+  const pid_t late = job.replacement(1);
+  REQUIRE(late > 0);
+  ::kill(late, SIGCONT);
+  return late;
+}
+
+/// Blocks until a step is committed in the newest generation, of at least so many.
+void wait_for_commit_in(const JobRunner& job, pid_t agent, size_t generations) {
+  REQUIRE(JobRunner::wait_until(agent, [&job, generations] {
+    const auto all = job.ledger("generation");
+    const auto commits = job.ledger("commit");
+    return all.size() >= generations && !commits.empty() &&
+           commits.back().at("generation") == all.back().at("generation");
+  }));
+}
+
+/// The state after its last step is that of one worker that made as many steps.
+void check_as_one_worker(const JobRunner& job) {
+  const std::string state = last_state(job);
+  const auto steps = nlohmann::json::parse(state).at("step").get<int64_t>();
+  JobRunner other;
+  CHECK(state_after(other, sharded_job(1, {"coordinator.use=\"eager\"", "run.epochs=1000000",
+                                           fmt::format("run.max_steps={}", steps)})) == state);
+}
+
+}  // namespace
 
 TEST_CASE("ranks that leave give what they own to the others: no step is lost, and the bits are as undisturbed") {
   struct Leave {
@@ -97,24 +153,13 @@ TEST_CASE("a rank whose update broke off is ended by name, and nothing of what i
 
 TEST_CASE("a worker that comes late gets its share from the others, in place") {
   JobRunner job;
-  // Whoever replaces another takes longer than the others are willing to wait.
-  const std::filesystem::path slow = job.folder() / "slow.sh";
-  std::ofstream(slow) << "#!/bin/sh\n[ \"$TORCHELASTIC_RESTART_COUNT\" = 0 ] || sleep 7\nexec sharded_trainer\n";
-  std::filesystem::permissions(slow, std::filesystem::perms::owner_all);
-  std::vector<std::string> command = sharded_job(
-      4, {"run.max_steps=1000000", "run.epochs=1000000", fmt::format("run.command=[\"{}\"]", slow.string())});
+  std::vector<std::string> command = endless_job(4, {late_trainer(job)});
   command.insert(command.end(), {"--inject", "kill:rank=2,step=6"});
-  ::setenv("PATH", (std::string(PLIANT_BIN_DIR) + ":" + ::getenv("PATH")).c_str(), 1);
-  const pid_t pid = job.start(command);
-  REQUIRE(job.wait_for_commits(pid, 3));
-  REQUIRE(JobRunner::wait_until(pid, [&job] {
-    const auto generations = job.ledger("generation");
-    const auto commits = job.ledger("commit");
-    return generations.size() > 2 && !commits.empty() &&
-           commits.back().at("generation") == generations.back().at("generation");
-  }));
-  ::kill(pid, SIGINT);
-  const Ended ended = job.wait(pid);
+  const pid_t agent = job.start(command);
+  let_late_one_join(job, agent);
+  wait_for_commit_in(job, agent, 3);
+  ::kill(agent, SIGINT);
+  const Ended ended = job.wait(agent);
   INFO(ended.err);
   CHECK(ended.exit_code == 130);
   const auto generations = job.ledger("generation");
@@ -124,11 +169,45 @@ TEST_CASE("a worker that comes late gets its share from the others, in place") {
   CHECK(generations[2].at("reason") == "a worker joined");
   CHECK(job.ledger("restart").size() == 1);            // for the death, and none for the join
   CHECK(ended.summary.at("bytes_moved") == 2 * 4096);  // of 9 chunks the fourth of 4 owns 2
-  const std::string state = last_line(job.latest() / "digests.jsonl");
-  const int64_t steps = nlohmann::json::parse(state).at("step").get<int64_t>();  // it is that after the last step
-  JobRunner other;
-  CHECK(state_after(other, sharded_job(1, {"coordinator.use=\"eager\"", "run.epochs=1000000",
-                                           fmt::format("run.max_steps={}", steps)})) == state);
+  check_as_one_worker(job);
+}
+
+TEST_CASE("a rank that dies while a late worker gets its share takes the job back to its newest snapshot") {
+  for (const bool late_one_dies : {false, true}) {  // it, or one that gives to it
+    CAPTURE(late_one_dies);
+    JobRunner job;
+    REQUIRE(job.run(sharded_job(4, {"run.max_steps=4", "run.epochs=1000000"})).exit_code == 0);
+    // From here on there is no snapshot but that of step 4. The late one becomes rank 3.
+    std::vector<std::string> command =
+        disturbed(endless_job(4, {late_trainer(job), "run.snapshot_every=0"}),
+                  {"kill:rank=2,step=7", "stop:rank=0,step=0,at=copy", "stop:rank=3,step=0,at=copy"});
+    command.emplace_back("--resume");
+    const pid_t agent = job.start(command);
+    const pid_t late = let_late_one_join(job, agent);
+    const pid_t giver = wait_for_stop(job, agent, 0);
+    REQUIRE(JobRunner::wait_until(agent, [late] { return is_stopped(late); }));
+    ::kill(late_one_dies ? late : giver, SIGKILL);
+    ::kill(late_one_dies ? giver : late, SIGCONT);
+    wait_for_commit_in(job, agent, 4);
+    ::kill(agent, SIGINT);
+    const Ended ended = job.wait(agent);
+    INFO(ended.err);
+    CHECK(ended.exit_code == 130);
+    const auto generations = job.ledger("generation");
+    REQUIRE(generations.size() >= 5);
+    CHECK(generations[3].at("reason") == "a worker joined");
+    CHECK(generations[3].at("next_step") > 4);
+    CHECK(generations.back().at("world_size") == 4);
+    const auto restarts = job.ledger("restart");
+    REQUIRE(restarts.size() == 2);  // for each death
+    CHECK(restarts[0].at("step") == 4);
+    CHECK(restarts[1].at("step") == 4);
+    CHECK(ended.summary.at("restarts") == 2);
+    CHECK(ended.summary.at("samples_repeated") == 0);
+    CHECK(ended.summary.at("samples_missing") == 0);
+    CHECK(job.processes_left() == 0);
+    check_as_one_worker(job);
+  }
 }
 
 TEST_CASE("a sharded job that is stopped keeps all parts of its state, and goes on with another number of workers") {
