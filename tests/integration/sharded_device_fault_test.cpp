@@ -24,6 +24,30 @@ void check_replaced(const JobRunner& job, const Ended& ended) {
   CHECK(job.processes_left() == 0);
 }
 
+/// With which a pass comes to a place of sharded_worker.
+std::vector<std::string> settings_at(const ShardedMachine& machine, const std::string& place) {
+  if (place == "released") return joined(machine.sets, kRoomy);  // which releases at once
+  if (place == "dropped") return joined(machine.sets, {"app.drops_trace=true"});
+  return machine.sets;
+}
+
+/// One rank of three is stopped at a place of sharded_worker, or a point of --inject, and continued.
+void check_stop(const ShardedMachine& machine, const std::string& place) {
+  CAPTURE(place);
+  JobRunner job;
+  const std::vector<std::string> sets = settings_at(machine, place);
+  const pid_t agent =
+      job.start(has(place, "at=") ? disturbed(job_that("", "", 3, sets), {"stop:rank=1,step=4," + place})
+                                  : job_that("stop", place.c_str(), 3, sets));
+  ::kill(wait_for_stop(job, agent, 1), SIGCONT);
+  const Ended ended = job.wait(agent);
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary.at("restarts") == 0);
+  CHECK(job.ledger("restart").empty());
+  CHECK(last_state(job) == well_behaved());
+}
+
 }  // namespace
 
 TEST_CASE("what is not finite on a device is named with its rows, and not committed") {
@@ -63,23 +87,29 @@ TEST_CASE(
     "and "
     "continued, costs nothing") {
   on_devices([](const ShardedMachine& machine) {
-    for (const std::string place :
-         {"entered", "released", "backward", "dropped", "at=gather", "at=scatter", "at=snapshot"}) {
+    for (const char* const place : {"released", "backward", "dropped", "at=gather", "at=snapshot"}) {
+      check_stop(machine, place);
+    }
+    if (!is_thorough()) return;
+    for (const char* const place : {"entered", "at=scatter"}) check_stop(machine, place);
+  });
+}
+
+TEST_CASE("a program that is stopped in a pass while its device is late and runs in any order costs nothing") {
+  for (const char* const place : {"entered", "backward", "at=scatter"}) check_stop(sim(false), place);
+  if (!is_thorough()) return;
+  for (const char* const place : {"released", "dropped", "at=gather", "at=snapshot"}) check_stop(sim(false), place);
+}
+
+TEST_CASE(
+    "a program that dies once a parameter is whole on a device, was released, or as an order is dropped, is replaced") {
+  on_devices([](const ShardedMachine& machine) {
+    for (const char* const place : {"entered", "released", "dropped"}) {
       CAPTURE(place);
       JobRunner job;
-      const bool is_point = has(place, "at=");
-      std::vector<std::string> sets = machine.sets;
-      if (place == "released") sets = joined(sets, kRoomy);  // which releases at once
-      if (place == "dropped") sets = joined(sets, {"app.drops_trace=true"});
-      const pid_t agent = job.start(is_point ? disturbed(job_that("", "", 3, sets), {"stop:rank=1,step=4," + place})
-                                             : job_that("stop", place.c_str(), 3, sets));
-      ::kill(wait_for_stop(job, agent, 1), SIGCONT);
-      const Ended ended = job.wait(agent);
-      INFO(ended.err);
-      REQUIRE(ended.exit_code == 0);
-      CHECK(ended.summary.at("restarts") == 0);
-      CHECK(job.ledger("restart").empty());
-      CHECK(last_state(job) == well_behaved());
+      check_replaced(job, job.run(job_that("kill", place, 3, settings_at(machine, place))));
+      REQUIRE(job.ledger("restart").size() == 1);
+      CHECK(job.ledger("restart").front().at("step") == 4);
     }
   });
 }

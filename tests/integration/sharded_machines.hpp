@@ -41,16 +41,21 @@ inline ShardedMachine soft_cuda(int devices) {
 }
 #endif
 
+/// Late, and in any order that its events allow.
+inline ShardedMachine sim(bool host_visible) {
+  return {fmt::format("sim, host_visible = {}", host_visible),
+          {"accelerator.use=\"sim\"",
+           fmt::format("accelerator.path=\"{}/accelerator-sim.pliant.so\"", PLIANT_TESTKIT_PLUGIN_DIR),
+           "accelerator.sim.reorder=true", "accelerator.sim.max_delay_us=100",
+           fmt::format("accelerator.sim.host_visible={}", host_visible)}};
+}
+
 inline std::vector<ShardedMachine> sharded_machines() {
   std::vector<ShardedMachine> machines;
   if (!kIsSanitized) machines.push_back({"host", {}});
-  for (const char* const visible : {"true", "false"}) {
-    if (kIsSanitized && has(visible, "true")) continue;
-    machines.push_back({fmt::format("sim, host_visible = {}", visible),
-                        {"accelerator.use=\"sim\"",
-                         fmt::format("accelerator.path=\"{}/accelerator-sim.pliant.so\"", PLIANT_TESTKIT_PLUGIN_DIR),
-                         "accelerator.sim.reorder=true", "accelerator.sim.max_delay_us=100",
-                         fmt::format("accelerator.sim.host_visible={}", visible)}});
+  for (const bool visible : {true, false}) {
+    if (kIsSanitized && visible) continue;
+    machines.push_back(sim(visible));
   }
 #ifdef PLIANT_SOFT_CUDA_DIR
   if (!kIsSanitized) machines.push_back(soft_cuda(1));
