@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -507,22 +507,45 @@ TEST_CASE("weights that are imported after the start are refused, and a job that
 }
 
 TEST_CASE("ranks of other models are named before the first step, and so is a second model in one session") {
-  for (const char* const how : {"other_model", "other_state"}) {
-    CAPTURE(how);
-    JobRunner job;
-    const Ended ended = job.run(job_that(how, "", 2));
-    INFO(ended.err);
-    CHECK(ended.exit_code == 2);
-    CHECK(has(ended.err, "the workers do not agree on the job and there is no majority (worker 0: a model of digest "));
-    CHECK(has(ended.err, ", worker 1: a model of digest "));
-    CHECK_FALSE(fs::exists(job.latest() / "dataset.bin"));
-    CHECK(job.processes_left() == 0);
-  }
   JobRunner job;
-  const Ended ended = job.run(job_that("two_models", "", 1));
+  const Ended apart = job.run(job_that("other_model", "", 2));
+  INFO(apart.err);
+  CHECK(apart.exit_code == 2);
+  CHECK(has(apart.err, "the workers do not agree on the job and there is no majority (worker 0: a model of digest "));
+  CHECK(has(apart.err, ", worker 1: a model of digest "));
+  CHECK_FALSE(fs::exists(job.latest() / "dataset.bin"));
+  CHECK(job.processes_left() == 0);
+  JobRunner other;
+  const Ended ended = other.run(job_that("two_models", "", 1));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(has(ended.err, "this session has a sharded model already"));
+}
+
+TEST_CASE("of four ranks the one with another model or other options is named at the start") {
+  struct Odd {
+    const char* how;
+    const char* said;
+  };
+  for (const Odd& odd : {Odd{"other_state", "worker 2 has another model than the other workers (a model of digest "},
+                         Odd{"", "worker 2 has other options than the other workers (options of digest "}}) {
+    CAPTURE(odd.how);
+    const bool is_of_options = *odd.how == '\0';
+    const Environment options(std::map<std::string, std::string>{{"TEST_OTHER_BUDGET", is_of_options ? "2 0" : ""}});
+    JobRunner job;
+    const Ended ended = job.run(job_that(odd.how, "", 4, {"app.misbehave_rank=2", "coordinator.budget=1000000"}));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    const size_t said = ended.err.find(odd.said);
+    REQUIRE(said != std::string::npos);
+    CHECK(said < ended.err.find("step 1/"));
+    CHECK_FALSE(has(ended.err, "no majority"));
+    for (const int worker : {0, 1, 3}) CHECK_FALSE(has(ended.err, fmt::format("worker {} has ", worker)));
+    CHECK(ended.summary.at("restarts") == 1);  // it is replaced, by one that is as the others are
+    CHECK(job.ledger("restart").empty());
+    CHECK(last_state(job) == well_behaved());
+    CHECK(job.processes_left() == 0);
+  }
 }
 
 TEST_CASE("a rank with other options is named: of two at the start the job ends, later it is replaced") {
@@ -535,12 +558,11 @@ TEST_CASE("a rank with other options is named: of two at the start the job ends,
   for (const Case& one : {Case{"1 0", "", 2, "there is no majority (worker 0: options of digest "},
                           Case{"1 1", "kill:rank=1,step=6", 0, "has other options than the other workers"}}) {
     CAPTURE(one.who);
-    ::setenv("TEST_OTHER_BUDGET", one.who, 1);
+    const Environment options(std::map<std::string, std::string>{{"TEST_OTHER_BUDGET", one.who}});
     JobRunner job;
     std::vector<std::string> command = job_that("", "", 2, {"coordinator.budget=1000000"});
     if (*one.injection != '\0') command = disturbed(command, {one.injection});
     const Ended ended = job.run(command);
-    ::unsetenv("TEST_OTHER_BUDGET");
     INFO(ended.err);
     CHECK(ended.exit_code == one.exit_code);
     CHECK(has(ended.err, one.said));
