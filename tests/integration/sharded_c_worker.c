@@ -185,6 +185,7 @@ static int32_t passes(void* context) {
     if (w->repeats != 0 && rows[1] == 0) TRY(pliant_sharded_can_repeat_pass(w->shards, 1, &can_repeat, &error));
     if (can_repeat != 0) {
       TRY(pliant_sharded_repeat_pass(w->shards, rows, 1, &error));
+      TRY(pliant_session_metric(w->session, "repeated", 1, 0, PLIANT_METRIC_SUM, &error));
     } else {
       TRY(pliant_sharded_begin_pass(w->shards, rows, 1, &error));
       TRY(pliant_sharded_begin_micro_batch(w->shards, 0, &error));

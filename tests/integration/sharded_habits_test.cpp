@@ -57,6 +57,21 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a rank with fewer micro-batches than others repeats its last pass without computing, and no bit changes") {
+  JobRunner alone;
+  const std::string expected = state_after(alone, job_that("", "", 1, joined(kFiveGranules, {"app.repeats=true"})));
+  CHECK(repeated_passes(alone) == std::vector<double>(kShardedSteps, 0));
+  for (const std::vector<std::string>& sets : {kTight, kZero3}) {
+    CAPTURE(sets.front());
+    JobRunner job;
+    const Ended ended = job.run(job_that("", "", 3, joined(joined(kFiveGranules, sets), {"app.repeats=true"})));
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    CHECK(repeated_passes(job) == std::vector<double>(kShardedSteps, 1));
+    CHECK(last_state(job) == expected);
+  }
+}
+
 TEST_CASE("layers that compute once more in backward, and passes of any order between steps, change no bit") {
   for (const char* const habit : {"app.recomputes=true", "app.generates=true"}) {
     CAPTURE(habit);

@@ -40,6 +40,21 @@ inline std::vector<std::string> sharded_job(int64_t workers, const std::vector<s
   return made;
 }
 
+/// With which a step has five micro-batches: of two or three workers the last has one fewer than the others.
+inline const std::vector<std::string> kFiveGranules{
+    "elasticity.use=\"exact\"", "elasticity.exact.max_train_batch_size=10", "elasticity.exact.micro_batch_sizes=[2]",
+    "elasticity.exact.weighted_sizes=[3]", "elasticity.exact.max_gpus=5"};
+
+/// Of each commit how many passes ranks repeated, as workers with [app] repeats give it; 0 where none.
+inline std::vector<double> repeated_passes(const JobRunner& job) {
+  std::vector<double> made;
+  for (const nlohmann::json& commit : job.ledger("commit")) {
+    const nlohmann::json metrics = commit.value("metrics", nlohmann::json::object());
+    made.push_back(metrics.value("repeated", 0.0));
+  }
+  return made;
+}
+
 /// The same with injections: "kill:rank=2,step=6".
 inline std::vector<std::string> disturbed(std::vector<std::string> job, const std::vector<std::string>& injections) {
   for (const std::string& one : injections) job.insert(job.end(), {"--inject", one});

@@ -118,6 +118,7 @@ void train() {
   const bool averages = config.app_bool("averages").value_or(false);
   const bool looks_first = config.app_bool("looks_first").value_or(false);
   const bool drops_trace = config.app_bool("drops_trace").value_or(false);
+  const bool repeats = config.app_bool("repeats").value_or(false);
   const int64_t says_after = config.app_int("says_after").value_or(-1);
   LongLived beside(session);
   while (pliant::Step* const step = session.next()) {
@@ -133,9 +134,15 @@ void train() {
     if (generates && !step->attempt([&] { net.generate(); })) continue;
     const auto passes = [&] {
       for (const pliant::RowRange rows : step->micro_batches()) {
-        net.shards.begin_pass(rows);
-        const double loss = net.pass(*step, sequences_of(step->batch(), rows));
-        net.shards.end_pass();
+        double loss = 0;
+        if (repeats && rows.count == 0 && net.shards.can_repeat_pass()) {
+          net.shards.repeat_pass(rows);
+          step->metric("repeated", 1, pliant::MetricRule::kSum);
+        } else {
+          net.shards.begin_pass(rows);
+          loss = net.pass(*step, sequences_of(step->batch(), rows));
+          net.shards.end_pass();
+        }
         wrong.at("passed", *step);
         wrong.flip("flip", *step, session, net.owned);
         step->add(rows, wrong.spoiled(*step, loss));
