@@ -1,4 +1,5 @@
 """forks, threads, log lines and the end of the process leave a program whole."""
+import ctypes
 import gc
 import itertools
 import logging
@@ -10,7 +11,7 @@ import threading
 
 import numpy
 import pytest
-from conftest import ELASTIC, lengths_of, toml
+from conftest import ELASTIC, PACKED, lengths_of, toml
 
 
 def test_what_must_not_cross_a_fork_says_so_and_a_sampler_makes_its_own(run_python):
@@ -149,7 +150,7 @@ def test_a_process_may_end_in_the_midst_of_anything(run_python):
         import pliant
         config = pliant.Config.parse(os.environ["PLIANT_TEST_CONFIG"], sets=["run.epochs=100000"])
         lengths = list(range(3, 60)) * 2000
-        begun = threading.Barrier(5)
+        begun = threading.Barrier(7)
 
         def work():
             batches = pliant.Batches(config, pliant.plan(config), lengths)
@@ -157,8 +158,15 @@ def test_a_process_may_end_in_the_midst_of_anything(run_python):
             for batch in batches:
                 batch.digest
 
-        for _ in range(4):
-            threading.Thread(target=work, daemon=True).start()
+        def free():  # the last one frees the data set, without the lock
+            begun.wait()
+            while True:
+                pliant.Batches(config, plan, lengths).batch(0, 0)
+
+        plan = pliant.plan(config)
+        left = pliant.Batches(config, plan, lengths).batch(0, 0), pliant.Batches(config, plan, lengths)  # freed by the interpreter, or not at all
+        for call in 4 * (work,) + 2 * (free,):
+            threading.Thread(target=call, daemon=True).start()
         begun.wait()
         iterator = iter(pliant.PackedBatchSampler(config, lengths, 0, 3))
         next(iterator)
@@ -360,12 +368,12 @@ def test_an_interrupt_comes_out_of_every_wait_and_leaves_all_as_it_was(pliant, i
 
 @pytest.fixture
 def another_runs():
-    """Whether another thread runs while `work` does, which is called until it has: for as long as this one keeps the lock of the interpreter it
-    does not."""
+    """Whether another thread runs while `work` does, which is called until it has, at most `tries` times: for as long as this one keeps the lock of
+    the interpreter it does not. It is awake after some milliseconds without the lock, however many calls they are of."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
 
-    def call(work):
+    def call(work, tries=5000):
         ready, go, ran = threading.Event(), threading.Event(), threading.Event()
 
         def other():
@@ -377,7 +385,7 @@ def another_runs():
         thread.start()
         ready.wait()
         go.set()
-        for _ in range(5000):  # the other one has to be awake in time
+        for _ in range(tries):
             work()
             if ran.is_set():
                 break
@@ -395,14 +403,99 @@ PLANS = {
     "Batches.rows": lambda pliant, job: job.batches.rows(next(job.epochs), 0, 5),
     "Batches.epoch": lambda pliant, job: job.batches.epoch(next(job.epochs)),
     "Batches.dropped": lambda pliant, job: job.batches.dropped(next(job.epochs)),
+    "Batches.truncated": lambda pliant, job: job.batches.truncated(next(job.epochs)),
     "Batches.at_step": lambda pliant, job: job.batches.at_step(20 * next(job.epochs)),
+    "Batches.has_step": lambda pliant, job: job.batches.has_step(20 * next(job.epochs)),
 }
 
 
-@pytest.mark.parametrize("wait", ["plan", "Planner.plan", "Config.open", "Batches", "next", "Batches.load", "sampler", "sampler's state", *PLANS])
+@pytest.mark.parametrize("wait", ["plan", "Planner", "Planner.plan", "Config.open", "Config.parse", "Config.with_sets", "Config.resolved_toml", "Batches", "next",
+                                  "Batches.load", "LearningRate", "Balancer", "sampler", "sampler's state", *PLANS])
 def test_another_thread_runs_during_every_call_that_may_take_long(pliant, another_runs, tmp_path, wait):
     job = Job(pliant, tmp_path, "run.epochs=1000000")
     assert another_runs(lambda: PLANS.get(wait, WAITS[wait])(pliant, job))
+
+
+# The same of much: all of these take so long that few calls suffice. The costs that some copy before, without the lock, are few.
+ROWS = 20_000
+RANKS = 100_000
+COSTS = [5] * 12
+OF_MUCH = {
+    "micro_batches": lambda pliant, job: pliant.micro_batches(job.batch, rank=0, world_size=1, micro_batch=2),
+    "row_costs": lambda pliant, job: pliant.row_costs(job.batch),
+    "share_out": lambda pliant, job: pliant.share_out(50 * ROWS, world_size=3, micro_batch=2, granule=2),
+    "waiting": lambda pliant, job: pliant.waiting(COSTS, job.shared),
+    "Balancer.predict": lambda pliant, job: job.balancer.predict(COSTS, world_size=RANKS),
+    "Balancer.assign": lambda pliant, job: job.balancer.assign(COSTS, world_size=RANKS),
+    "read_lengths": lambda pliant, job: pliant.read_lengths(job.npy),
+    "Batches.expected_steps": lambda pliant, job: job.batches.expected_steps(),
+    "Batches.job_length": lambda pliant, job: job.batches.job_length(),
+}
+
+
+@pytest.fixture(scope="module")
+def job_of_much(tmp_path_factory):
+    import pliant
+
+    job = Job(pliant, tmp_path_factory.mktemp("much"))
+    job.lengths = numpy.full(20 * ROWS, 30, dtype="int32")  # two to a row
+    job.long = job.lengths.astype("int64")  # is copied
+    numpy.save(job.npy, job.lengths)
+    job.batches = pliant.Batches(job.config, job.plan, job.lengths)
+    job.batch = job.batches.rows(0, 0, ROWS)
+    job.shared = pliant.share_out(len(COSTS), world_size=RANKS)
+    job.balancer = pliant.Balancer(job.config)
+    job.shuffled = pliant.Config.parse(toml('[sampler]\nuse = "fixed"\n[sampler.fixed]\norder = "random"\n'))
+    cut = pliant.Config.parse(toml(PACKED.replace("max_tokens = 64", 'max_tokens = 16\nover_long = "truncate"')))
+    job.cut = pliant.Batches(cut, job.plan, job.lengths)
+    return job
+
+
+# What stays behind where these go: the lock is not kept until their memory is given back.
+FREED = {
+    "Batches": lambda pliant, job: pliant.Batches(job.shuffled, job.plan, job.long, costs=job.long),
+    "Batch": lambda pliant, job: pliant.Batches(job.shuffled, job.plan, job.long, costs=job.long).batch(0, 0),
+    "Batches.truncated": lambda pliant, job: job.cut.truncated(0),
+    "read_lengths": lambda pliant, job: pliant.read_lengths(job.npy),
+}
+
+
+@pytest.fixture
+def unmaps():
+    """Whatever has some pages goes back to the system when it is freed, as all that is large does: it takes its time each time."""
+    threshold, at_first = -3, 128 << 10
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(threshold, 16 << 10)
+    yield
+    mallopt(threshold, at_first)
+
+
+# Of AddressSanitizer, free() keeps what is freed.
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer gives no memory back")
+@pytest.mark.parametrize("what", FREED)
+def test_another_thread_runs_while_what_is_large_is_freed(pliant, another_runs, job_of_much, unmaps, what):
+    kept = [FREED[what](pliant, job_of_much) for _ in range(20 if what.startswith("Batch") else 40)]
+    assert another_runs(lambda: kept and kept.pop())
+
+
+def test_what_is_large_is_freed_by_the_collector_and_where_something_was_raised(pliant, job_of_much):
+    for make in FREED.values():
+        kept = [make(pliant, job_of_much)]
+        kept.append(kept)
+        del kept
+        assert gc.collect() > 0
+
+        def fail(kept):
+            del kept
+            raise LookupError("the last of its frame goes after that")
+
+        with pytest.raises(LookupError):
+            fail(make(pliant, job_of_much))
+
+
+@pytest.mark.parametrize("wait", OF_MUCH)
+def test_another_thread_runs_during_every_call_on_much(pliant, another_runs, job_of_much, wait):
+    assert another_runs(lambda: OF_MUCH[wait](pliant, job_of_much), 60)
 
 
 def test_another_thread_runs_during_every_call_of_a_ledger(pliant, another_runs, tmp_path):
@@ -414,6 +507,9 @@ def test_another_thread_runs_during_every_call_of_a_ledger(pliant, another_runs,
     assert another_runs(lambda: ledger.commit(job.batch, assignment, 0.5, 0.01))
     assert another_runs(lambda: ledger.keep_snapshot(bytes(100_000)))
     assert another_runs(ledger.restore)
+    directory = ledger.directory
+    del ledger
+    assert another_runs(lambda: pliant.Ledger.open(directory, job.config, job.plan, job.batches))
 
 
 def test_no_other_thread_runs_during_a_call_that_keeps_the_lock(pliant, another_runs, tmp_path):

@@ -167,7 +167,7 @@ Lengths lengths_from(const AnyArray& given, const char* name) {
   // The last view may go away in any thread, and when there is no interpreter any more.
   const std::shared_ptr<Imported> owner(new Imported(std::move(array)), [](Imported* kept) {
     if (!nb::is_alive()) return;
-    const nb::gil_scoped_acquire acquired;
+    const GilAcquired acquired;
     delete kept;
   });
   return {*values, owner};
@@ -203,8 +203,7 @@ Integers costs_from(const AnyArray& given, const char* name) {
 
 IntArray array_of(std::vector<int64_t> values) {
   auto* const kept = new std::vector<int64_t>(std::move(values));
-  const nb::capsule owner(kept, [](void* gone) noexcept { delete static_cast<std::vector<int64_t>*>(gone); });
-  return IntArray(kept->data(), {kept->size()}, owner);
+  return IntArray(kept->data(), {kept->size()}, owner_of(kept));
 }
 
 }  // namespace pliant::python

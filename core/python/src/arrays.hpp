@@ -1,6 +1,7 @@
 // Arrays that come from Python, and arrays that go there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +11,7 @@
 #include "nanobind.hpp"
 #include "pliant/batches.hpp"
 #include "pliant/lengths.hpp"
+#include "process.hpp"
 
 namespace pliant::python {
 
@@ -42,5 +44,18 @@ inline IntArray view_of(std::span<const uint64_t> values, nb::handle owner) {
 }
 /// An array that owns its values.
 IntArray array_of(std::vector<int64_t> values);
+
+/// The owner of an array of Python that shows `*kept`, which it frees: where that is large, without the lock of the
+/// interpreter.
+template <class Values>
+nb::capsule owner_of(Values* kept) {
+  return {kept, [](void* gone) noexcept {
+            constexpr size_t kMany = 1U << 14U;  // from here on free() gives memory back to the system
+            std::unique_ptr<Values> values(static_cast<Values*>(gone));
+            if (values->size() < kMany) return;
+            const GilReleased released;
+            values.reset();
+          }};
+}
 
 }  // namespace pliant::python

@@ -16,7 +16,12 @@ struct PyLedger : Serial {
   static constexpr const char* kName = "Ledger";
   explicit PyLedger(JobRecord made) : record(std::make_unique<JobRecord>(std::move(made))) {}
   ~PyLedger() {
-    if (is_of_another_process()) static_cast<void>(record.release());
+    if (is_of_another_process()) {
+      static_cast<void>(record.release());
+      return;
+    }
+    const GilReleased released;  // it closes files
+    record.reset();
   }
   PyLedger(const PyLedger&) = delete;
   PyLedger& operator=(const PyLedger&) = delete;

@@ -96,8 +96,7 @@ void bind_lengths(nb::module_& module) {
       [](const nb::object& file, const std::string& column) {
         const std::string path = path_from(file).string();
         auto* const kept = new Lengths(without_gil([&] { return read_lengths(path, column); }));
-        const nb::capsule owner(kept, [](void* gone) noexcept { delete static_cast<Lengths*>(gone); });
-        return nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>>(kept->data(), {kept->size()}, owner);
+        return nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>>(kept->data(), {kept->size()}, owner_of(kept));
       },
       "file"_a, "column"_a = "length");
 }
