@@ -34,6 +34,26 @@ def steps_of(pliant, config, epoch=0):
     return [sorted(batches.batch(epoch, index).ids) for index in range(batches.epoch(epoch).batches)]
 
 
+@pytest.mark.parametrize("sizes_are_known", [False, True])
+def test_lengths_that_are_changed_after_are_noticed_before_the_next_epoch(pliant, sampler_of, sizes_are_known):
+    lengths = LENGTHS.copy()
+    sampler, expected = sampler_of(lengths=lengths), [plain(sampler) for sampler in 3 * [sampler_of()]]
+    for epoch in (1, 2) if sizes_are_known else ():
+        sampler.state_at(epoch, 1)
+    iterator = iter(sampler)
+    begun = [[int(item) for item in next(iterator)]]
+    lengths[3] += 1
+    assert begun + plain(iterator) == expected[0]  # of the plan that was made before
+    for _ in range(2):
+        with pytest.raises(pliant.Error, match="lengths was changed after") as caught:
+            next(iter(sampler))
+        assert caught.value.status == pliant.Status.FAILED_PRECONDITION
+    with pytest.raises(pliant.Error):
+        next(iter(pickle.loads(pickle.dumps(sampler))))  # which has the changed ones, and a position among the others
+    lengths[3] -= 1
+    assert plain(sampler) == expected[1] and plain(sampler) == expected[2]
+
+
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5, 6])
 def test_all_ranks_together_have_each_batch_once_in_equally_many_micro_batches(pliant, config, sampler_of, world_size):
     ranks = of_all_ranks(sampler_of, world_size)

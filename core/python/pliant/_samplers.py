@@ -67,7 +67,6 @@ class _MicroBatches(Iterator[ItemList]):
         self._is_over = False
 
     def _go_to(self, position: Position) -> None:
-        self._position = position
         self._epoch, self._next_batch, self._skipped, ended = position
         self._waiting = []
         self._rows = -1  # of the epoch; not known yet
@@ -85,13 +84,16 @@ class _MicroBatches(Iterator[ItemList]):
         return self
 
     def __next__(self) -> ItemList:
-        if not self._waiting:
-            if self._position is None:
-                self._go_to(self._sampler._begin(self))
+        if self._position is None:  # one that fails here, or is interrupted, was not used
+            position = self._sampler._begins_at()
+            self._go_to(position)
+            self._fill()
+            self._sampler._has_begun(self, position[0])
+            self._position = position
+        elif not self._waiting:
             if self._is_over:
                 raise StopIteration
-            if not self._waiting:
-                self._fill()
+            self._fill()
         given = self._waiting[-1]
         if given.position[3]:
             self._is_over = True
@@ -109,6 +111,7 @@ class _MicroBatches(Iterator[ItemList]):
         position = self._sampler._position_in(state)
         self._sampler._has_begun(self, position[0])
         self._go_to(position)
+        self._position = position
 
 
 class _Epochs(Iterator[ItemList]):
@@ -429,12 +432,11 @@ class PackedBatchSampler:
             raise _failed("this batch has no position: pliant.torch.collate keeps it, for data sets in pliant.torch.Packed")
         return found
 
-    def _begin(self, iterator: _MicroBatches) -> Position:
+    def _begins_at(self) -> Position:
         """Where an iterator begins that was not used before."""
         position = self._resume or (self._next_epoch, 0, 0, False)
         if position[3]:
             position = (position[0] + 1, 0, 0, False)
-        self._has_begun(iterator, position[0])
         return position
 
     def _has_begun(self, iterator: _MicroBatches, epoch: int) -> None:
