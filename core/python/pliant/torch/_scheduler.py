@@ -101,7 +101,7 @@ class LRScheduler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where `state` was taken. Raises Error and changes nothing where that is no such state, lacks a part, or is of another optimizer or
+        """Goes on where `state` was taken. Raises Error and changes nothing where `state` lacks a part, or is of another optimizer or
         inner scheduler."""
         steps, base, moments = self._fields_of(state)
         before = self.rule.save()
