@@ -54,7 +54,7 @@ class Cycle {
   };
   enum class Mode { kDeciding, kRecording, kCopying };
 
-  void answer(const Call& call, sdk::Actions& actions) {
+  [[gnu::always_inline]] void answer(const Call& call, sdk::Actions& actions) {
     if (mode_ == Mode::kCopying) {
       const Answer& known = answers_[next_];
       if (known.call == call) {
