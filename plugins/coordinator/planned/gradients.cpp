@@ -14,7 +14,7 @@ Gradients::Gradients(const Layout& layout, uint64_t bucket, bool lingers)
 void Gradients::begin_pass() {
   if (states_.empty()) return;
   std::fill(states_.begin(), states_.end(), State{});
-  held_.clear();
+  gaps_ = {{0, UINT64_MAX}};
   waiting_.clear();
   sent_.clear();
   lingering_.clear();
@@ -96,21 +96,31 @@ void Gradients::clear(std::vector<uint32_t>& sent) {
 
 uint64_t Gradients::take(uint64_t bytes) {
   if (bytes == 0) return 0;
-  uint64_t place = 0;
-  for (const auto& [begin, end] : held_) {
-    if (begin - place >= bytes) break;
-    place = end;
-  }
-  held_.emplace(place, place + bytes);
+  const auto gap =
+      std::find_if(gaps_.begin(), gaps_.end(), [bytes](const auto& one) { return one.second - one.first >= bytes; });
+  const auto [place, end] = *gap;
+  const auto behind = gaps_.erase(gap);
+  if (place + bytes < end) gaps_.emplace_hint(behind, place + bytes, end);
   return place;
 }
 
 void Gradients::give_back(uint64_t place, uint64_t bytes) {
-  if (bytes > 0) held_.erase(place);
+  if (bytes == 0) return;
+  auto behind = gaps_.lower_bound(place);
+  uint64_t end = place + bytes;
+  if (behind->first == end) {
+    end = behind->second;
+    behind = gaps_.erase(behind);
+  }
+  if (behind != gaps_.begin() && std::prev(behind)->second == place) {
+    std::prev(behind)->second = end;
+  } else {
+    gaps_.emplace_hint(behind, place, end);
+  }
 }
 
 uint64_t Gradients::depth() const {
-  return held_.empty() ? 0 : held_.rbegin()->second;
+  return gaps_.rbegin()->first;
 }
 
 uint64_t most_depth(const Layout& layout, uint64_t bucket, bool lingers, const Trace& trace) {

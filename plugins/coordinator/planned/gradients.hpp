@@ -15,7 +15,7 @@ namespace pliant::coordinator::planned {
 /// from the first enter in backward of the pass on, and what arrives for it from its reduce on, both until the call
 /// after that or, where it lingers, until the next reduce; each in the first gap from the arena's end. Nothing else
 /// lies there. What is complete is reduced once it has as many bytes as the bucket, and at the end of the pass. Nothing
-/// to do without a budget. O(parameters of the module * gradients that are there) a call.
+/// to do without a budget. O(parameters of the module * gaps between what is there) a call, and O(what is complete).
 class Gradients {
  public:
   Gradients() = default;
@@ -49,16 +49,16 @@ class Gradients {
   const Layout* layout_ = nullptr;
   uint64_t bucket_ = 0;
   bool lingers_ = false;
-  std::vector<State> states_;          ///< empty without a budget
-  std::map<uint64_t, uint64_t> held_;  ///< begin and end, from the arena's end
-  std::vector<uint32_t> waiting_;      ///< complete, ascending
+  std::vector<State> states_;                           ///< empty without a budget
+  std::map<uint64_t, uint64_t> gaps_{{0, UINT64_MAX}};  ///< begin and end, from the arena's end, where nothing lies
+  std::vector<uint32_t> waiting_;                       ///< complete, ascending
   uint64_t waiting_bytes_ = 0;
   bool is_backward_ = false;    ///< some module was entered backward
   std::vector<uint32_t> sent_;  ///< in the call before
   std::vector<uint32_t> lingering_;
 };
 
-/// The deepest that gradients lie in a pass with these calls. O(uses * gradients that are there at once).
+/// The deepest that gradients lie in a pass with these calls. O(uses * gaps between gradients at once).
 uint64_t most_depth(const Layout& layout, uint64_t bucket, bool lingers, const Trace& trace);
 
 }  // namespace pliant::coordinator::planned
