@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what Pliant costs inside a program in Python or C, beside torch, torchdata, Transformers and `pliant pack`; one table.
+"""Measures what Pliant costs inside a program in Python or C, beside torch, torchdata, Transformers, TRL and `pliant pack`; one table.
 
     scripts/bench-embedding [OPTION ...]
 
@@ -20,6 +20,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MICRO = 8  # sequences of a micro-batch
 EPOCH = 10  # which a job is resumed in
+PACK = 2048  # tokens
+TRL_LIMIT = 60.0  # seconds: it packs as many sequences as it can in that time
 
 CONFIG = """config_version = 1
 [run]
@@ -32,7 +34,7 @@ micro_batch_sizes = [{micro}]
 max_gpus = 8
 """
 ROWS = CONFIG.format(batch=64, micro=MICRO) + '[sampler]\nuse = "fixed"\n[sampler.fixed]\norder = "random"\n'
-PACKS = CONFIG.format(batch=64, micro=MICRO) + '[sampler]\nuse = "best_fit"\n[sampler.best_fit]\nmax_tokens = 2048\norder = "random"\n'
+PACKS = CONFIG.format(batch=64, micro=MICRO) + f'[sampler]\nuse = "best_fit"\n[sampler.best_fit]\nmax_tokens = {PACK}\norder = "random"\n'
 
 
 def arguments_of(words):
@@ -43,11 +45,15 @@ def arguments_of(words):
     parser.add_argument("--sequences", type=int, default=10_000_000, metavar="N", help="of the large data set. Default: 10000000")
     parser.add_argument("--repetitions", type=int, default=9, metavar="N", choices=range(1, 1001), help="of each time. Default: 9")
     parser.add_argument("--imports", type=int, default=30, metavar="N", choices=range(1, 1001), help="processes that import. Default: 30")
+    parser.add_argument("--trl", type=pathlib.Path, metavar="DIR",
+                        help="a folder with the package trl, as its checkout or its wheel: packs the same lengths, with pyarrow where this Python has it")
     parser.add_argument("--json", action="store_true", help="print one JSON document in place of the table")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     if not (options.build / "lib/python/pliant").is_dir():
         parser.error(f"--build {options.build}: has no Python package")
+    if options.trl and not (options.trl / "trl/data_utils.py").is_file():
+        parser.error(f"--trl {options.trl}: has no trl/data_utils.py")
     if options.sequences < 20_000:
         parser.error(f"--sequences {options.sequences}: at least 20000 are needed")
     return options
@@ -267,6 +273,27 @@ def session_steps(table, options, folder):
         table.add(f"what Python adds to {of_what}, of each turn", [one - other for one, other in zip(times["Python"], times["C++"])], "us", note)
 
 
+def packed_by_trl(table, options, lengths):
+    """TRL's own function over the same lengths, in windows of 1000 as TRL calls it; scripts/bench-packers compares it in full."""
+    if options.trl is None:
+        return table.leave_out("TRL's packing", "no --trl")
+    job = {"peer": "trl", "variant": "windows of 1000", "tree": str(options.trl.resolve()), "budget": PACK, "lengths": str(lengths), "limit": TRL_LIMIT,
+           "repetitions": options.repetitions}
+    command = [sys.executable, "-B", ROOT / "tests/bench/pack/peer_job.py", "pack"]
+    try:
+        done = subprocess.run(command, input=json.dumps(job), stdout=subprocess.PIPE, text=True, check=True, timeout=10 * TRL_LIMIT)
+        found = json.loads(done.stdout)
+    except (subprocess.SubprocessError, ValueError) as error:
+        found = {"left_out": str(error)}
+    why = found.get("left_out") or found["wrong"]
+    if why:
+        return table.leave_out("TRL's packing", why)
+    note = ", ".join([f"{found['count']:,} sequences", job["variant"], *filter(None, [found["how"]])])
+    table.add("an epoch planned: by TRL, of the same lengths", found["seconds"], "s", note)
+    millions = found["count"] / 1e6
+    table.add("an epoch planned: by TRL, each million sequences", [one / millions for one in found["seconds"]], "s", note)
+
+
 def lengths_from_numpy(table, options, folder):
     import numpy
     import pliant
@@ -282,10 +309,12 @@ def lengths_from_numpy(table, options, folder):
         python.append(seconds_of(lambda: pliant.Batches(config, plan, lengths).epoch(0)))
         done = subprocess.run([program, "pack", folder / "pliant.toml", "--json"], stdout=subprocess.PIPE, text=True, check=True)
         command.append(json.loads(done.stdout)["seconds"])
-    note = f"{options.sequences:,} sequences, best_fit, 2048 tokens"
+    note = f"{options.sequences:,} sequences, best_fit, {PACK} tokens"
     table.add("an epoch planned: pliant.Batches over a numpy array", python, "s", note)
     table.add("an epoch planned: `pliant pack`, its own seconds, of the same lengths", command, "s", note)
+    table.add("an epoch planned: pliant.Batches, each million sequences", [one / options.sequences * 1e6 for one in python], "s", note)
     table.add("an epoch planned: Python by `pliant pack`, of each turn", [one / other for one, other in zip(python, command)], "times")
+    packed_by_trl(table, options, folder / "lengths.npy")
     dense = child(options, "32")
     wide = child(options, "64")
     table.add("memory that Batches takes over 32-bit lengths, which it views", [dense["bytes"] / 1e6], "MB", f"{options.sequences:,} sequences, fixed")
