@@ -211,6 +211,20 @@ TEST_CASE("a simulation says how long steps take, what is computed and what is m
              "4096 tokens a pass\n"));
 }
 
+TEST_CASE("a model of 100,000 modules is simulated within a budget of a few of them") {
+  const ScratchFolder folder;
+  const Outcome made = simulated(folder, "[coordinator]\nuse = \"planned\"\nbudget = 2097152\n",
+                                 {"--layers", "100000", "--elements", "1024", "--steps", "1", "--json"});
+  CAPTURE(made.err);
+  const json all = result_of(made);
+  CHECK(all.at("parameters") == 200'000);
+  REQUIRE(all.at("steps").size() == 1);
+  CHECK(all.at("steps")[0].at("gathered") >
+        390'000);  // forward and backward; what is still there is not gathered again
+  CHECK(all.at("steps")[0].at("gathered") <= 400'000);
+  CHECK(all.at("steps")[0].at("whole_at_once") <= 2097152);
+}
+
 TEST_CASE("coordinators are compared in one table, each with its own options") {
   const ScratchFolder folder;
   const std::string config =
