@@ -19,7 +19,7 @@ KEPT = [
     "scripts/lint", "scripts/rooms.py", "scripts/texts.py", ".clang-format", "sdk/include/pliant/sdk/kinds.hpp", "sdk/template",
     "core/src/base/environment.cpp", "core/src/elastic/agent/worker_process.cpp", "core/src/elastic/agent/warden.cpp",
     "core/src/elastic/agent/job.cpp", "core/src/elastic/agent/stop.cpp", "core/src/elastic/run_worker.cpp", "core/src/elastic/session.cpp",
-    "accelerators/common/gloo/api.cpp",
+    "core/python/src/session.cpp", "accelerators/common/gloo/api.cpp",
 ]
 # scripts/prepare installs packages; the rules need none of them.
 PREPARE = """set -euo pipefail
@@ -38,7 +38,7 @@ def clean_table():
     rows = [("sdk", "nothing", ""), ("sdk/testkit", "`sdk`", ""), ("plugins`, `accelerators", "`sdk`", "")]
     rows += [(f"core/src/{room}", "those above", "`plan.hpp`" if room == "plan" else "") for room in ROOMS]
     rows += [("accelerators/common/low", "`sdk`", ""), ("accelerators/common/high", "`sdk`, `low`", "")]
-    rows += [("samples", "`core/include`, `sdk`", "")]
+    rows += [("core/python", "`core/include`", ""), ("samples", "`core/include`, `sdk`", "")]
     return table(rows)
 
 
