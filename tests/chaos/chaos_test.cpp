@@ -33,7 +33,7 @@ TEST_CASE("whatever is done to a job from outside, it loses nothing that it need
     return;
   }
   SoakOrder order;
-  order.jobs = std::stoll(setting("PLIANT_SOAK_JOBS", "16"));
+  order.jobs = std::stoll(setting("PLIANT_SOAK_JOBS", "8"));
   order.first_seed = static_cast<uint32_t>(std::stoul(setting("PLIANT_SOAK_SEED", "1")));
   order.only = parts_of(setting("PLIANT_SOAK_ONLY", ""));
   const std::vector<Tally> tallies = soak(order);

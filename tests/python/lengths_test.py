@@ -94,16 +94,6 @@ def test_an_array_on_a_device_is_refused_before_it_is_asked_for(batches_of):
         batches_of(OnDevice())
 
 
-def test_a_tensor_on_a_gpu_is_refused_and_its_copy_on_the_cpu_is_taken(batches_of):
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("there is no CUDA device")
-    lengths = torch.tensor(EXPECTED.astype("int32"), device="cuda")
-    with pytest.raises(TypeError, match=r"lengths lies on a device: .*\.cpu\(\)"):
-        batches_of(lengths)
-    assert batches_of(lengths.cpu()).fingerprint == batches_of(EXPECTED).fingerprint
-
-
 class Pinned:
     """An array in host memory that a device reads, too."""
 

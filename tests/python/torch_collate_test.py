@@ -111,6 +111,16 @@ def test_a_tensor_cannot_be_resized_while_its_lengths_are_viewed():
     assert batches.batch(1, 0)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_lengths_on_a_gpu_are_refused_and_their_copy_on_the_cpu_is_taken():
+    lengths = torch.tensor(lengths_of(), dtype=torch.int32, device="cuda")
+    config = pliant.Config.parse(toml())
+    plan = pliant.plan(config)
+    with pytest.raises(TypeError, match=r"lengths lies on a device: .*\.cpu\(\)"):
+        pliant.Batches(config, plan, lengths)
+    assert pliant.Batches(config, plan, lengths.cpu()).fingerprint == pliant.Batches(config, plan, lengths_of()).fingerprint
+
+
 class Tokens(torch.utils.data.Dataset):
     """Sequence i is i * 1000, i * 1000 + 1, ..."""
 
