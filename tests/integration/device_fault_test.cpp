@@ -32,7 +32,7 @@ Machine with_at_one(const Machine& machine, const Fault& fault) {
 }
 
 /// The most that any worker of a job has had in memory, in bytes, as device_worker says it. 0: none has said it.
-int64_t most_held(const JobRunner& job) {
+[[maybe_unused]] int64_t most_held(const JobRunner& job) {
   int64_t most = 0;
   for (const auto& entry : std::filesystem::directory_iterator(job.latest() / "logs")) {
     const std::string log = read_all(entry.path());
