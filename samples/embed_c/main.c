@@ -145,5 +145,6 @@ int main(void) {
   start(session, &m);
   train(session, &m);
   must(pliant_session_free(session)); /* before the arrays of the state */
+  free(m.weights), free(m.momentum), free(m.gradient);
   return 0;
 }
