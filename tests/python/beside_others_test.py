@@ -42,6 +42,11 @@ class InC:
         self.must("planner_plan", planner, ctypes.c_int64(0), ctypes.byref(plan))
         self.must("dataset_make", ctypes.byref(given), ctypes.byref(dataset))
         self.must("batches_make", config, plan, dataset, ctypes.byref(self.batches))
+        for name, handle in (("dataset", dataset), ("plan", plan), ("planner", planner), ("config", config)):
+            assert getattr(self.library, f"pliant_{name}_free")(handle) == 0
+
+    def free(self):
+        assert self.library.pliant_batches_free(self.batches) == 0
 
     def must(self, function, *arguments):
         status = getattr(self.library, "pliant_" + function)(*arguments, None)
@@ -73,6 +78,7 @@ def test_libpliant_in_the_same_process_gives_the_same_batches_and_each_has_its_o
     with pytest.raises(pliant.Error):
         pliant.Config.parse("oops")
     assert in_c.library.pliant_last_message(None) == said
+    in_c.free()
 
 
 # Of AddressSanitizer the runtime is loaded before all else, from where it is.
