@@ -80,9 +80,10 @@ TEST_CASE("layers that take long for their bytes are kept, so that the gathers o
   CHECK(made.front().second.small > 6);
   CHECK(made.front().second.large < made.back().second.large);
   const auto in_all = [](int small, const Gathers& gathers) { return gathers.large * kLarge + gathers.small * small; };
-  for (const auto& [small, own] : made) {
+  for (const auto& one : made) {
+    const int small = one.first;
     CAPTURE(small);
-    for (const auto& [other, gathers] : made) CHECK(in_all(small, own) <= in_all(small, gathers));
+    for (const auto& other : made) CHECK(in_all(small, one.second) <= in_all(small, other.second));
   }
 }
 
