@@ -254,12 +254,12 @@ void Schedule::refuse_gradients(uint64_t depth, std::optional<Call> call) const 
       return model.parameters[a].gradient_bytes < model.parameters[b].gradient_bytes;
     });
     if (largest != used.end()) {
-      when += ", that of " + model.name_of_parameter(*largest) + " " +
-              std::to_string(model.parameters[*largest].gradient_bytes) + " of them";
+      when += " (the largest of this module: " + model.name_of_parameter(*largest) + ", " +
+              std::to_string(model.parameters[*largest].gradient_bytes) + ")";
     }
   }
   if (room_.end_of_fixed() > 0) {
-    when += ", besides the " + std::to_string(room_.end_of_fixed()) + " of modules that are entered";
+    when += ", and entered modules already take " + std::to_string(room_.end_of_fixed());
   }
   throw sdk::Failure(PLIANT_RESOURCE_EXHAUSTED,
                      "[coordinator] budget = " + std::to_string(model.budget) + " is too small: " + when + "; raise it",

@@ -176,8 +176,8 @@ TEST_CASE("a budget that has no room for gradients is refused with the module an
     CHECK(failure.status() == PLIANT_RESOURCE_EXHAUSTED);
   }
   CHECK(said ==
-        "[coordinator] budget = 1536 is too small: as layer.0 is entered in backward, gradients need 1024 bytes, that "
-        "of p2 768 of them, besides the 768 of modules that are entered; raise it");
+        "[coordinator] budget = 1536 is too small: as layer.0 is entered in backward, gradients need 1024 bytes (the "
+        "largest of this module: p2, 768), and entered modules already take 768; raise it");
 }
 
 TEST_CASE("after other parameters of a module what is left to gradients is counted anew") {
