@@ -462,6 +462,13 @@ FREED = {
     "Batches.truncated": lambda pliant, job: job.cut.truncated(0),
     "read_lengths": lambda pliant, job: pliant.read_lengths(job.npy),
 }
+# The same of what closes plugins.
+CLOSED = {
+    "Config": lambda pliant, job: pliant.Config.open(job.file),
+    "Planner": lambda pliant, job: pliant.Planner(pliant.Config.open(job.file)),
+    "Balancer": lambda pliant, job: pliant.Balancer(pliant.Config.open(job.file)),
+    "LearningRate": lambda pliant, job: pliant.LearningRate(pliant.Config.open(job.file), pliant.BatchSize(rows=1, loss_tokens=1)),
+}
 
 
 @pytest.fixture
@@ -482,8 +489,14 @@ def test_another_thread_runs_while_what_is_large_is_freed(pliant, another_runs, 
     assert another_runs(lambda: kept and kept.pop())
 
 
+@pytest.mark.parametrize("what", CLOSED)
+def test_another_thread_runs_while_plugins_are_closed(pliant, another_runs, job_of_much, what):
+    kept = [CLOSED[what](pliant, job_of_much) for _ in range(200)]
+    assert another_runs(lambda: kept and kept.pop())
+
+
 def test_what_is_large_is_freed_by_the_collector_and_where_something_was_raised(pliant, job_of_much):
-    for make in FREED.values():
+    for make in [*FREED.values(), *CLOSED.values()]:
         kept = [make(pliant, job_of_much)]
         kept.append(kept)
         del kept

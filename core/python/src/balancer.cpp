@@ -11,8 +11,8 @@ namespace {
 
 struct PyBalancer : Serial {
   static constexpr const char* kName = "Balancer";
-  explicit PyBalancer(const Config& config) : balancer(config) {}
-  const Balancer balancer;
+  explicit PyBalancer(const Config& config) : balancer(std::make_shared<const Balancer>(config)) {}
+  FreedWithoutGil<const Balancer> balancer;
 };
 
 Sharing sharing_of(int64_t world_size, int64_t micro_batch, int64_t granule, bool deterministic, bool in_turn) {
@@ -47,12 +47,12 @@ void bind_balancer(nb::module_& module) {
   nb::class_<PyBalancer>(module, "Balancer")
       .def(
           "__init__",
-          [](PyBalancer* self, const PyConfig& config) { without_gil([&] { new (self) PyBalancer(config.config); }); },
+          [](PyBalancer* self, const PyConfig& config) { without_gil([&] { new (self) PyBalancer(*config.config); }); },
           "config"_a)
-      .def_prop_ro("name", [](const PyBalancer& self) { return self.balancer.name(); })
+      .def_prop_ro("name", [](const PyBalancer& self) { return self.balancer->name(); })
       .def_prop_ro("rates",
                    [](const PyBalancer& self) {
-                     const CostRates rates = self.balancer.rates();
+                     const CostRates rates = self.balancer->rates();
                      return std::make_tuple(rates.per_token, rates.per_square);
                    })
       .def(
@@ -63,7 +63,7 @@ void bind_balancer(nb::module_& module) {
             const Sharing how = sharing_of(world_size, micro_batch, granule, deterministic, in_turn);
             return without_gil([&] {
               const Turn turn(self, PyBalancer::kName);
-              return self.balancer.assign(costs, how);
+              return self.balancer->assign(costs, how);
             });
           },
           "row_costs"_a, nb::kw_only(), "world_size"_a, "micro_batch"_a = 1, "granule"_a = 1, "deterministic"_a = false,
@@ -76,7 +76,7 @@ void bind_balancer(nb::module_& module) {
             const Sharing how = sharing_of(world_size, micro_batch, granule, deterministic, in_turn);
             return without_gil([&] {
               const Turn turn(self, PyBalancer::kName);
-              return self.balancer.predict(costs, how);
+              return self.balancer->predict(costs, how);
             });
           },
           "row_costs"_a, nb::kw_only(), "world_size"_a, "micro_batch"_a = 1, "granule"_a = 1, "deterministic"_a = false,

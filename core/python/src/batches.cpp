@@ -39,13 +39,13 @@ nb::bytes bytes_of(const std::string& text) {
 void make_batches(PyBatches* self, const PyConfig& config, const Plan& plan, const GivenArray& lengths,
                   const GivenArray& loss_tokens, const std::string& source, uint64_t content, const GivenPair& rows,
                   const GivenArray& costs, const GivenArray& row_costs, const std::optional<nb::bytes>& state) {
-  const auto dataset = dataset_from(config.config, {lengths, loss_tokens, source, content, rows, costs, row_costs});
+  const auto dataset = dataset_from(*config.config, {lengths, loss_tokens, source, content, rows, costs, row_costs});
   const std::optional<std::string_view> saved = state ? std::optional(text_of(*state)) : std::nullopt;
   without_gil([&] {
     if (saved) {
-      new (self) PyBatches(dataset, Batches(config.config, plan, dataset->get(), *saved));
+      new (self) PyBatches(dataset, Batches(*config.config, plan, dataset->get(), *saved));
     } else {
-      new (self) PyBatches(dataset, Batches(config.config, plan, dataset->get()));
+      new (self) PyBatches(dataset, Batches(*config.config, plan, dataset->get()));
     }
   });
 }

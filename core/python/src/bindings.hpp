@@ -18,9 +18,39 @@
 
 namespace pliant::python {
 
+/// What an object of Python holds and may share with others. The last one frees it without the lock of the interpreter,
+/// for that may take long: of a large data set its memory, of a config its plugins, which are closed. It goes with that
+/// lock, as objects of Python do.
+template <class Held>
+class FreedWithoutGil {
+ public:
+  FreedWithoutGil(std::shared_ptr<Held> one) noexcept  // NOLINT(google-explicit-constructor): it is that
+      : one_(std::move(one)) {}
+  ~FreedWithoutGil() {
+    if (one_.use_count() != 1) return;
+    const GilReleased released;
+    one_.reset();
+  }
+  FreedWithoutGil(const FreedWithoutGil&) = default;
+  FreedWithoutGil& operator=(const FreedWithoutGil&) = default;
+  FreedWithoutGil(FreedWithoutGil&&) noexcept = default;
+  FreedWithoutGil& operator=(FreedWithoutGil&&) noexcept = default;
+
+  Held& operator*() const noexcept { return *one_; }
+  Held* operator->() const noexcept { return one_.get(); }
+
+ private:
+  std::shared_ptr<Held> one_;
+};
+
 struct PyConfig {
-  Config config;
   ConfigNeeds needs;
+  FreedWithoutGil<const Config> config;
+};
+
+struct PyPlanner {
+  explicit PyPlanner(const Config& config) : planner(std::make_shared<const Planner>(config)) {}
+  FreedWithoutGil<const Planner> planner;
 };
 
 /// A data set whose lengths may be an array of the program's, which may change it.
@@ -37,31 +67,9 @@ class PyDataset {
   uint64_t digest_;
 };
 
-/// A data set that an object of Python holds. The last one frees it, which takes long where it is large, without the
-/// lock of the interpreter; it goes with that lock, as objects of Python do.
-class HeldDataset {
- public:
-  HeldDataset(std::shared_ptr<const PyDataset> one) noexcept  // NOLINT(google-explicit-constructor): it is that
-      : one_(std::move(one)) {}
-  ~HeldDataset() {
-    if (one_.use_count() != 1) return;
-    const GilReleased released;
-    one_.reset();
-  }
-  HeldDataset(const HeldDataset&) = default;
-  HeldDataset& operator=(const HeldDataset&) = default;
-  HeldDataset(HeldDataset&&) noexcept = default;
-  HeldDataset& operator=(HeldDataset&&) noexcept = default;
-
-  const PyDataset* operator->() const noexcept { return one_.get(); }
-
- private:
-  std::shared_ptr<const PyDataset> one_;
-};
-
 struct PyBatch {
   Batch batch;
-  HeldDataset dataset;
+  FreedWithoutGil<const PyDataset> dataset;
 };
 
 struct PyBatches : Serial {
@@ -122,7 +130,7 @@ struct PyBatches : Serial {
   /// `batch` is that of `step`.
   void know(const Batch& batch, int64_t step);
 
-  const HeldDataset dataset;
+  const FreedWithoutGil<const PyDataset> dataset;
   std::unique_ptr<Batches> batches;
   int64_t planned = -1;      ///< the epoch that was looked at last; -1: none
   int64_t first_step = 0;    ///< of that epoch, and the first of the one after it; both 0: not known. Of steps of

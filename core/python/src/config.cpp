@@ -33,7 +33,7 @@ template <class Open>
 PyConfig opened(const GivenNeeds& given, Open&& open) {
   return without_gil([&] {
     const ConfigNeeds needs = given ? ConfigNeeds(given->begin(), given->end()) : needs_of(open(ConfigNeeds{}));
-    return PyConfig{open(needs), needs};
+    return PyConfig{needs, std::make_shared<const Config>(open(needs))};
   });
 }
 
@@ -51,7 +51,7 @@ PyConfig parse_config(const std::string& toml, const GivenNeeds& needs, std::vec
 }
 
 std::string resolved(const PyConfig& self) {
-  return without_gil([&] { return self.config.resolved_toml(); });
+  return without_gil([&] { return self.config->resolved_toml(); });
 }
 
 /// Where the plugins lie that came with this package: in that of a wheel, which is a prefix, or beside the module.
@@ -142,43 +142,48 @@ void bind_config(nb::module_& module) {
       .def(
           "with_sets",
           [](const PyConfig& self, const std::vector<std::string>& sets) {
-            return without_gil([&] { return PyConfig{self.config.with(sets), self.needs}; });
+            return without_gil([&] {
+              return PyConfig{self.needs, std::make_shared<const Config>(self.config->with(sets))};
+            });
           },
           "sets"_a)
-      .def_prop_ro("file", [](const PyConfig& self) { return path_for_python(self.config.file()); })
+      .def_prop_ro("file", [](const PyConfig& self) { return path_for_python(self.config->file()); })
       .def_prop_ro(
-          "run", [](const PyConfig& self) -> const RunOptions& { return self.config.run(); },
+          "run", [](const PyConfig& self) -> const RunOptions& { return self.config->run(); },
           nb::rv_policy::reference_internal)
       .def_prop_ro(
-          "lr", [](const PyConfig& self) -> const LrOptions& { return self.config.lr(); },
+          "lr", [](const PyConfig& self) -> const LrOptions& { return self.config->lr(); },
           nb::rv_policy::reference_internal)
       .def(
-          "has", [](const PyConfig& self, const std::string& section) { return self.config.has(section); }, "section"_a)
+          "has", [](const PyConfig& self, const std::string& section) { return self.config->has(section); },
+          "section"_a)
       .def(
-          "use", [](const PyConfig& self, const std::string& section) { return self.config.use(section); }, "section"_a)
+          "use", [](const PyConfig& self, const std::string& section) { return self.config->use(section); },
+          "section"_a)
       .def(
-          "app_int", [](const PyConfig& self, const std::string& key) { return self.config.app_int(key); }, "key"_a)
+          "app_int", [](const PyConfig& self, const std::string& key) { return self.config->app_int(key); }, "key"_a)
       .def(
-          "app_float", [](const PyConfig& self, const std::string& key) { return self.config.app_float(key); }, "key"_a)
+          "app_float", [](const PyConfig& self, const std::string& key) { return self.config->app_float(key); },
+          "key"_a)
       .def(
-          "app_bool", [](const PyConfig& self, const std::string& key) { return self.config.app_bool(key); }, "key"_a)
+          "app_bool", [](const PyConfig& self, const std::string& key) { return self.config->app_bool(key); }, "key"_a)
       .def(
-          "app_string", [](const PyConfig& self, const std::string& key) { return self.config.app_string(key); },
+          "app_string", [](const PyConfig& self, const std::string& key) { return self.config->app_string(key); },
           "key"_a)
       .def(
           "check_app_keys",
-          [](const PyConfig& self, const std::vector<std::string>& known) { self.config.check_app_keys(known); },
+          [](const PyConfig& self, const std::vector<std::string>& known) { self.config->check_app_keys(known); },
           "known"_a)
       .def("resolved_toml", &resolved)
       .def("__repr__",
            [](const PyConfig& self) {
-             return nb::str("<pliant.Config of {}>").format(path_for_python(self.config.file()));
+             return nb::str("<pliant.Config of {}>").format(path_for_python(self.config->file()));
            })
       .def("__getstate__",
            [](const PyConfig& self) {
              return PickledConfig{resolved(self),
                                   {self.needs.begin(), self.needs.end()},
-                                  path_for_python(self.config.file()),
+                                  path_for_python(self.config->file()),
                                   own_plugins()};
            })
       .def("__setstate__", [](PyConfig& self, const PickledConfig& state) {

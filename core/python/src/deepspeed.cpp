@@ -14,9 +14,9 @@ void bind_deepspeed(nb::module_& module) {
       "json"_a, "name"_a);
   module.def(
       "_unchecked_plan",
-      [](const Planner& planner, int64_t world_size, bool want_micro_batch,
+      [](const PyPlanner& self, int64_t world_size, bool want_micro_batch,
          const std::optional<std::string>& world_size_text) {
-        return without_gil([&] { return planner.unchecked(world_size, want_micro_batch, world_size_text); });
+        return without_gil([&] { return self.planner->unchecked(world_size, want_micro_batch, world_size_text); });
       },
       "planner"_a, "world_size"_a, "want_micro_batch"_a, "world_size_text"_a.none());
 }

@@ -14,9 +14,10 @@ namespace {
 
 struct PyLearningRate : Serial {
   static constexpr const char* kName = "LearningRate";
-  PyLearningRate(const Config& config, const BatchSize& mean) : rate(config, mean), groups(config.lr().groups) {}
-  LearningRate rate;
+  PyLearningRate(const Config& config, const BatchSize& mean)
+      : groups(config.lr().groups), rate(std::make_shared<LearningRate>(config, mean)) {}
   const std::map<std::string, double> groups;
+  FreedWithoutGil<LearningRate> rate;
 };
 
 using GivenNorms = std::optional<std::tuple<int64_t, double, double>>;
@@ -51,59 +52,59 @@ void bind_learning_rate(nb::module_& module) {
       .def(
           "__init__",
           [](PyLearningRate* self, const PyConfig& config, const BatchSize& mean_batch) {
-            without_gil([&] { new (self) PyLearningRate(config.config, mean_batch); });
+            without_gil([&] { new (self) PyLearningRate(*config.config, mean_batch); });
           },
           "config"_a, "mean_batch"_a = BatchSize{})
       .def(
           "scaling",
           [](PyLearningRate& self, int64_t step, const BatchSize& size, double base_lr) {
             const Turn turn(self, PyLearningRate::kName);
-            return self.rate.scaling(step, size, base_lr);
+            return self.rate->scaling(step, size, base_lr);
           },
           "step"_a, "size"_a, "base_lr"_a = 0.0)
       .def(
           "at",
           [](PyLearningRate& self, int64_t step, const BatchSize& size, double base_lr) {
             const Turn turn(self, PyLearningRate::kName);
-            return self.rate.at(step, size, base_lr);
+            return self.rate->at(step, size, base_lr);
           },
           "step"_a, "size"_a, "base_lr"_a = 0.0)
       .def(
           "commit",
           [](PyLearningRate& self, int64_t step, const BatchSize& size, const GivenNorms& norms, double base_lr) {
             const Turn turn(self, PyLearningRate::kName);
-            self.rate.commit(step, size, norms_of(norms), base_lr);
+            self.rate->commit(step, size, norms_of(norms), base_lr);
           },
           "step"_a, "size"_a, "norms"_a = nb::none(), "base_lr"_a = 0.0)
       .def_ro("groups", &PyLearningRate::groups)
       .def_prop_ro("wants_gradient_norms",
                    [](PyLearningRate& self) {
                      const Turn turn(self, PyLearningRate::kName);
-                     return self.rate.wants_gradient_norms();
+                     return self.rate->wants_gradient_norms();
                    })
       .def_prop_ro("wants_job_length",
                    [](PyLearningRate& self) {
                      const Turn turn(self, PyLearningRate::kName);
-                     return self.rate.wants_job_length();
+                     return self.rate->wants_job_length();
                    })
       .def(
           "set_job_length",
           [](PyLearningRate& self, const JobLength& length) {
             const Turn turn(self, PyLearningRate::kName);
-            self.rate.set_job_length(length);
+            self.rate->set_job_length(length);
           },
           "length"_a)
       .def("save",
            [](PyLearningRate& self) {
              const Turn turn(self, PyLearningRate::kName);
-             const std::string saved = self.rate.save();
+             const std::string saved = self.rate->save();
              return nb::bytes(saved.data(), saved.size());
            })
       .def(
           "load",
           [](PyLearningRate& self, const nb::bytes& state) {
             const Turn turn(self, PyLearningRate::kName);
-            self.rate.load(std::string(state.c_str(), state.size()));
+            self.rate->load(std::string(state.c_str(), state.size()));
           },
           "state"_a);
 }

@@ -41,7 +41,7 @@ struct PyLedger : Serial {
 std::unique_ptr<PyLedger> begin_ledger(const PyConfig& config, const Plan& plan, PyBatches& batches) {
   return without_gil([&] {
     const Turn turn(batches, PyBatches::kName);
-    return std::make_unique<PyLedger>(JobRecord::begin(config.config, plan, *batches.batches));
+    return std::make_unique<PyLedger>(JobRecord::begin(*config.config, plan, *batches.batches));
   });
 }
 
@@ -50,7 +50,7 @@ std::unique_ptr<PyLedger> open_ledger(const nb::object& directory, const PyConfi
   const std::filesystem::path path = path_from(directory);
   return without_gil([&] {
     const Turn turn(batches, PyBatches::kName);
-    return std::make_unique<PyLedger>(JobRecord::open(path, config.config, plan, *batches.batches));
+    return std::make_unique<PyLedger>(JobRecord::open(path, *config.config, plan, *batches.batches));
   });
 }
 

@@ -71,24 +71,24 @@ void bind_plan(nb::module_& module) {
            })
       .def("__getstate__", &pickled)
       .def("__setstate__", [](Plan& self, const PickledPlan& state) { new (&self) Plan(unpickled(state)); });
-  nb::class_<Planner>(module, "Planner")
+  nb::class_<PyPlanner>(module, "Planner")
       .def(
           "__init__",
-          [](Planner* self, const PyConfig& config) { without_gil([&] { new (self) Planner(config.config); }); },
+          [](PyPlanner* self, const PyConfig& config) { without_gil([&] { new (self) PyPlanner(*config.config); }); },
           "config"_a)
       .def(
           "plan",
-          [](const Planner& self, int64_t world_size) {
-            return without_gil([&] { return self.plan(world_size_or_none(world_size)); });
+          [](const PyPlanner& self, int64_t world_size) {
+            return without_gil([&] { return self.planner->plan(world_size_or_none(world_size)); });
           },
           "world_size"_a = 0)
-      .def_prop_ro("policy", &Planner::policy)
-      .def_prop_ro("block", &Planner::block)
-      .def_prop_ro("digest", &Planner::digest);
+      .def_prop_ro("policy", [](const PyPlanner& self) { return self.planner->policy(); })
+      .def_prop_ro("block", [](const PyPlanner& self) { return self.planner->block(); })
+      .def_prop_ro("digest", [](const PyPlanner& self) { return self.planner->digest(); });
   module.def(
       "make_plan",
       [](const PyConfig& config, int64_t world_size) {
-        return without_gil([&] { return make_plan(config.config, world_size_or_none(world_size)); });
+        return without_gil([&] { return make_plan(*config.config, world_size_or_none(world_size)); });
       },
       "config"_a, "world_size"_a = 0);
   module.def(

@@ -60,7 +60,7 @@ PyConfig config_of(PySession& self) {
   const Config& config = self.within().config();
   ConfigNeeds needs{"accelerator", "balancer", "lr", "sampler"};
   if (config.has("elasticity")) needs.insert("elasticity");
-  return {config, needs};
+  return {std::move(needs), std::make_shared<const Config>(config)};
 }
 
 std::unique_ptr<PyBusy> busy(PySession& self, const std::string& what, double at_most) {
