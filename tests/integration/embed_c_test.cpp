@@ -180,7 +180,7 @@ TEST_CASE("a callback in C that ends wrongly is named, and the job loses nothing
            Breaking{"most of save", 1, "save announced 18446744073709551615 bytes"},
            Breaking{"bytes of save", 1, "save wrote another number of bytes than it announced"},
            Breaking{"before", 1, "before a snapshot failed: it ended with status 99"},
-           Breaking{"save", 1, unsaved, 2, 1},  // for the worker that joins
+           Breaking{"save", 1, unsaved, 2},  // for the worker that joins, which loads nothing then
            Breaking{"load", 1, "the program's own load of its state ended with status 99", 2, 1},
        })
     check_breaking(one, expected);

@@ -109,7 +109,8 @@ class PieceSink final : public std::streambuf {
   std::exception_ptr failure_;
 };
 
-// The other ranks' end. It holds one piece, or all from there on where the reader seeks beyond it.
+// The other ranks' end. It holds one piece, or all from there on where the reader seeks beyond it. Where the donor is
+// lost it throws, as often as it is read: what has come so far must not pass for all. A stream over it is bad then.
 class PieceSource final : public std::streambuf {
  public:
   explicit PieceSource(Relay& relay) : relay_(relay) {}
@@ -152,7 +153,8 @@ class PieceSource final : public std::streambuf {
   }
   // One piece more; false at the end.
   bool receive() {
-    if (ended_ || failure_) return false;
+    rethrow();
+    if (ended_) return false;
     try {
       uint64_t size = 0;
       relay_.share(&size, sizeof(size));
@@ -171,7 +173,7 @@ class PieceSource final : public std::streambuf {
     } catch (...) {
       failure_ = std::current_exception();
       setg(nullptr, nullptr, nullptr);
-      return false;
+      throw;
     }
   }
 

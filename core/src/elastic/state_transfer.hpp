@@ -27,8 +27,9 @@ void load_whole(TrainingState& program, std::istream& in);
 /// take them and what their programs loaded. All is written while it comes: where this throws, a rank that takes it
 /// holds a part. What is no array goes from the donor's save to the others' load a MiB at a time; a load that seeks
 /// further than that has the bytes from there on kept for it. Memory: that MiB, and one chunk on `device`. Throws what
-/// the communicator and the donor's save throw, and kFailedPrecondition where the donor's arrays are others. `midway`
-/// is called once, when a part of the arrays has come (fault injection).
+/// the communicator and the donor's save throw, and kFailedPrecondition where the donor's arrays are others; a load
+/// that is under way then is given a stream that is bad, never one that has ended. `midway` is called once, when a part
+/// of the arrays has come (fault injection).
 void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor,
                  SharedState& state, const StateArrays& arrays, TrainingState& program, bool takes,
                  const std::function<void()>& midway = {});

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
@@ -243,6 +244,37 @@ TEST_CASE(
   CHECK(refusals[1].find("this program did not read all of its saved state") == 0);
   CHECK(refusals[2] == "it is damaged");
   CHECK(refusals[3].empty());
+}
+
+TEST_CASE("where the save of the rank that gives its state away fails, no load takes what has come for all") {
+  const Accelerator accelerator = test::open_host();
+  const std::string rest = large_rest();
+  for (const size_t given : {size_t{0}, rest.size() / 2}) {
+    CAPTURE(given);
+    std::atomic<int> ends{0};
+    const auto outcome = test::run_ranks(accelerator, 3, [&](int32_t rank, Communicator& group, Stream& stream) {
+      Program program;
+      program.saves = [&](std::ostream& out) {
+        out.write(rest.data(), static_cast<std::streamsize>(given));
+        throw std::runtime_error("the disk is full");
+      };
+      program.loads = [&, rank](std::istream& in) {
+        if (rank == 1) {  // as the languages do that take all at once
+          const std::string all{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+          ++ends;
+        }
+        std::string all(rest.size(), ' ');
+        in.read(all.data(), static_cast<std::streamsize>(all.size()));
+        if (!in.bad()) ++ends;
+      };
+      const StateArrays arrays(program);
+      SharedState state;
+      share_state(group, stream, accelerator, 0, 0, state, arrays, program, rank > 0);
+      ++ends;
+    });
+    CHECK(ends == 0);
+    for (const std::exception_ptr& how : outcome) CHECK(how != nullptr);
+  }
 }
 
 }  // namespace
