@@ -38,7 +38,7 @@ class TrainingState {
   /// Replaces it by what save wrote, on this or another worker, and reads all of it. The arrays have been written
   /// before. Throws on damaged bytes. Best read from front to back: what a stream of a worker that joins is to seek in,
   /// it holds in memory, and it cannot go back to what was read a MiB before the first seek. A snapshot of a program
-  /// that had no arrays comes whole.
+  /// that had no arrays comes whole. Where the worker that saves is lost, the stream is bad: it has not just ended.
   virtual void load(std::istream& in) { static_cast<void>(in); }
 };
 
