@@ -177,6 +177,26 @@ TEST_CASE("two ranks whose arrays come in different orders end the job before a 
   CHECK(job.processes_left() == 0);
 }
 
+TEST_CASE("a rank whose gradient is of other parameters is named before a step, and of two ranks both") {
+  JobRunner job;
+  job.config(toy_config("workers = 3", misbehaving("other_gradient", 1, 0)));
+  const Ended replaced = job.run_json();
+  INFO(replaced.err);
+  CHECK(replaced.exit_code == 0);
+  CHECK(has(replaced.err, "worker 1 has another gradient than the other workers (a gradient of "));
+  CHECK(has(replaced.err, "all workers must train the same parameters"));
+  CHECK(replaced.summary["restarts"] == 1);
+  CHECK(replaced.summary["samples_used_once"] == 203);
+  JobRunner of_two;
+  of_two.config(toy_config("workers = 2", misbehaving("other_gradient", 0, 0)));
+  const Ended ended = of_two.run_json();
+  CHECK(ended.exit_code == 2);
+  const std::string reason = ended.summary["reason"];
+  CHECK(has(reason, "there is no majority (worker 0: a gradient of "));
+  CHECK(has(reason, ", worker 1: a gradient of "));
+  CHECK(of_two.processes_left() == 0);
+}
+
 TEST_CASE("a worker that dies at its start is replaced") {
   JobRunner job;
   check_survived(misbehave(job, "exit_at_start"), "worker 1 exited with code 1");

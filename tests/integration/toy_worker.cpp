@@ -52,11 +52,12 @@ struct Toy final : pliant::TrainingState {
   std::vector<float> weights;
   std::vector<float> momentum;
   bool reads_less = false;
-  bool is_twin = false;    ///< names one array twice
-  bool has_arrays = true;  ///< else all of it is in what it saves
-  bool halved = false;     ///< its weights are two arrays
-  bool turned = false;     ///< of which it names the second one first
-  bool rounded = false;    ///< gradients are multiples of 1/1024: sums of them have the same bits in every order
+  bool is_twin = false;       ///< names one array twice
+  bool has_arrays = true;     ///< else all of it is in what it saves
+  bool halved = false;        ///< its weights are two arrays
+  bool turned = false;        ///< of which it names the second one first
+  bool trains_other = false;  ///< elements of its gradient are of other parameters
+  bool rounded = false;       ///< gradients are multiples of 1/1024: sums of them have the same bits in every order
   size_t shown = kParameters;
   void* foreign = nullptr;  ///< where its weights are said to lie
 
@@ -64,6 +65,7 @@ struct Toy final : pliant::TrainingState {
     for (size_t i = 0; i < kParameters; ++i) weights[i] = static_cast<float>((seed * 131 + i * 17) % 1000) / 1000.0F;
   }
   [[nodiscard]] uint64_t gradient_size() const override { return kParameters; }
+  [[nodiscard]] std::string gradient_layout() const override { return trains_other ? "other weights" : "weights"; }
   // One half of the state is an array, the other is not.
   [[nodiscard]] std::vector<pliant::StateArray> arrays() override {
     if (!has_arrays) return {};
@@ -424,6 +426,7 @@ int train() {
   toy.halved = session.config().app_bool("halved").value_or(false);
   toy.rounded = session.config().app_bool("rounded").value_or(false);
   toy.turned = wrong.how == "other_arrays" && wrong.is_it();
+  toy.trains_other = wrong.how == "other_gradient" && wrong.is_it();
   const auto content = static_cast<uint64_t>(session.config().app_int("content").value_or(0)) + wrong.other_content();
   if (wrong.how == "read_only_array") {
     toy.foreign = ::mmap(nullptr, kParameters * sizeof(float), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -27,6 +27,10 @@ class TrainingState {
   virtual ~TrainingState() = default;
   /// Number of floats of a gradient. Constant.
   [[nodiscard]] virtual uint64_t gradient_size() const = 0;
+  /// What the elements of a gradient belong to, in any form: names and shapes of parameters, say. Asked for once, by
+  /// Session::start; a worker whose text or gradient_size is another than that of most is named before it has a rank.
+  /// Empty: sizes alone are compared.
+  [[nodiscard]] virtual std::string gradient_layout() const { return {}; }
   /// The arrays, the same names, types and shapes in the same order on every worker and at every call; memory may move
   /// between two calls. Pliant reads them for snapshots and for those who join, and writes them when this worker joins
   /// or begins from a snapshot. Work that a device still does on them must be enqueued on Session::stream() before the

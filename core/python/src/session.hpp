@@ -27,6 +27,7 @@ class PyState final : public TrainingState {
   PyState(nb::object program, RaisedWithin& raised);
 
   [[nodiscard]] uint64_t gradient_size() const override { return gradient_size_; }
+  [[nodiscard]] std::string gradient_layout() const override { return gradient_layout_; }
   [[nodiscard]] std::vector<StateArray> arrays() override { return named_.arrays; }
   void save(std::ostream& out) const override;
   void load(std::istream& in) override;
@@ -42,6 +43,7 @@ class PyState final : public TrainingState {
   nb::object load_;
   RaisedWithin& raised_;
   uint64_t gradient_size_;
+  std::string gradient_layout_;
   NamedArrays named_;
 };
 

@@ -27,6 +27,14 @@ uint64_t gradient_size_of(const nb::object& program) {
   throw wrong("gradient_size of the state is " + std::to_string(size) + "; no memory holds as many elements");
 }
 
+std::string gradient_layout_of(const nb::object& program) {
+  const nb::object found = nb::getattr(program, "gradient_layout", nb::none());
+  if (found.is_none()) return {};
+  if (!nb::isinstance<nb::str>(found))
+    raise(PyExc_TypeError, "gradient_layout of the state is a " + name_of_type(found) + ", not a str");
+  return nb::cast<std::string>(found);
+}
+
 }  // namespace
 
 PyState::PyState(nb::object program, RaisedWithin& raised)
@@ -35,6 +43,7 @@ PyState::PyState(nb::object program, RaisedWithin& raised)
       load_(method_or_none(program_, "load")),
       raised_(raised),
       gradient_size_(gradient_size_of(program_)),
+      gradient_layout_(gradient_layout_of(program_)),
       named_(named_arrays_from(program_.attr("arrays")())) {
   if (save_.is_valid() != load_.is_valid()) throw wrong("state has save or load, not both");
 }

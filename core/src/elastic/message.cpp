@@ -152,7 +152,7 @@ void fields(Message& m, Coder& f) {
   } else if constexpr (std::is_same_v<M, Ready>) {
     f("fingerprint", m.fingerprint), f("options", m.options), f("device", m.device), f("device_name", m.device_name);
     f("host_visible", m.host_visible), f("sharded", m.sharded), f("model", m.model);
-    f("arrays", m.arrays), f("policies", m.policies), f("plugins", m.plugins);
+    f("arrays", m.arrays), f("gradient", m.gradient), f("policies", m.policies), f("plugins", m.plugins);
   } else if constexpr (std::is_same_v<M, DataWritten>) {
     f("error", m.error), f("status", m.status), f("origin", m.origin);
   } else if constexpr (std::is_same_v<M, Refused>) {

@@ -74,7 +74,8 @@ struct Ready {
   bool sharded = false;      ///< its state is a part of the ranks' state: each holds what it owns
   std::string model{};       ///< of a sharded job: digest of parameters, modules and what is kept for each weight, hex
   std::string arrays{};      ///< digest of StateArrays::layout, hex; empty where the program has none
-  std::string policies{};    ///< digest of what balancer and learning-rate rule answer to the same question, hex
+  std::string gradient{};  ///< its elements, and the digest of what they are the gradient of where the program says it
+  std::string policies{};  ///< digest of what balancer and learning-rate rule answer to the same question, hex
   /// plugin_files(). Others than those of other workers may give the same answers: another machine may need a build of
   /// its own.
   std::vector<std::string> plugins{};

@@ -68,6 +68,15 @@ std::string Session::State::digest_of_arrays() const {
   return fmt::format("{:016x}", of_layout.value());
 }
 
+std::string Session::State::facts_of_gradient() const {
+  std::string facts = fmt::format("{} elements", program->gradient_size());
+  const std::string layout = program->gradient_layout();
+  if (layout.empty()) return facts;
+  data::Digest of_layout;
+  of_layout.add(std::string_view(layout));
+  return facts + fmt::format(" of parameters of digest {:016x}", of_layout.value());
+}
+
 std::string Session::State::digest_of_policies() const {
   std::vector<int64_t> costs(static_cast<size_t>(4 * config.run().workers * facts.granule));
   for (size_t row = 0; row < costs.size(); ++row) costs[row] = static_cast<int64_t>(1 + row * 37 % 101);
@@ -360,7 +369,7 @@ void Session::begin_with(Dataset dataset, TrainingState& program) {
   s.channel.send(elastic::Ready{s.fingerprint(), s.digest_of_options(), s.device, s.device_properties.name,
                                 s.device_properties.host_visible, s.sharded != nullptr,
                                 s.sharded != nullptr ? s.digest_of_model() : std::string{}, s.digest_of_arrays(),
-                                s.digest_of_policies(), elastic::plugin_files(s.config)});
+                                s.facts_of_gradient(), s.digest_of_policies(), elastic::plugin_files(s.config)});
 }
 
 void Session::State::open_batches(const Plan& plan, Dataset dataset) {

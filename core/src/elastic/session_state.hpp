@@ -192,6 +192,7 @@ struct Session::State {
   [[nodiscard]] std::string digest_of_options() const;
   /// Of the names, types and shapes of the program's arrays in their order, hex; empty: it has none.
   [[nodiscard]] std::string digest_of_arrays() const;
+  [[nodiscard]] std::string facts_of_gradient() const;
   /// Of what balancer and learning-rate rule answer to a question that is the same on all workers of the job, hex: that
   /// of a plugin whose file was replaced is another one, as far as it answers otherwise.
   [[nodiscard]] std::string digest_of_policies() const;

@@ -22,7 +22,8 @@ class TrainingState(Protocol):
 
     @property
     def gradient_size(self) -> int:
-        """Number of elements of a gradient. Read once, by `Session.start`."""
+        """Number of elements of a gradient. Read once, by `Session.start`. A state may also have `gradient_layout`, a str that says what they belong
+        to, in any form: workers whose gradients belong to different things are named before the first step."""
 
     def arrays(self) -> Iterable[StateArray]:
         """The arrays: `(name, array)` or `(name, dtype, shape, place)` each; the same names, types and shapes in the same order on all workers.

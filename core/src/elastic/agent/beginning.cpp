@@ -18,7 +18,7 @@ struct Fact {
   const char* remedy;
 };
 
-constexpr std::array<Fact, 6> kFacts{{
+constexpr std::array<Fact, 7> kFacts{{
     {[](const Ready& ready) { return ready.options; }, "has other options", "options of digest",
      "config.toml of the run must not change while the job runs: stop the job and resume it with the new config"},
     {[](const Ready& ready) { return ready.fingerprint; }, "reads other data", "data of fingerprint",
@@ -30,6 +30,8 @@ constexpr std::array<Fact, 6> kFacts{{
     {[](const Ready& ready) { return ready.arrays.empty() ? "none" : ready.arrays; }, "has other arrays",
      "arrays of digest",
      "TrainingState::arrays must give the same names, types and shapes in the same order on all workers"},
+    {[](const Ready& ready) { return ready.gradient; }, "has another gradient", "a gradient of",
+     "all workers must train the same parameters"},
     {[](const Ready& ready) { return ready.policies; }, "has another balancer or learning-rate rule",
      "answers of digest", "plugins must be the same on all machines, and must not change while the job runs"},
 }};
