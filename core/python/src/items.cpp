@@ -73,9 +73,12 @@ void add_items(RowsAt rows, RowRange block, ItemMaker& maker, nb::handle positio
     const std::span<const int64_t> ids = rows.batch->row(row - rows.first);
     const std::span<const Piece> pieces = rows.batch->row_pieces(row - rows.first);
     const nb::object place = nb::make_tuple(row, position);
-    const nb::object of_row = attributes_of(place, nullptr);  // copied: what a program sets on one is not on the others
+    // Of each item its own: what a program sets on one is not on the others.
+    const nb::object of_last = pieces.empty() ? attributes_of(place, nullptr) : nb::object();
     for (size_t i = 0; i < ids.size(); ++i) {
-      const nb::object item = maker.make(ids[i], pieces.empty() ? copy_of(of_row) : attributes_of(place, &pieces[i]));
+      const bool is_last = i + 1 == ids.size();
+      const nb::object own = !pieces.empty() ? attributes_of(place, &pieces[i]) : is_last ? of_last : copy_of(of_last);
+      const nb::object item = maker.make(ids[i], own);
       if (PyList_Append(to.ptr(), item.ptr()) != 0) throw nb::python_error();
     }
   }
