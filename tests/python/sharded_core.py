@@ -1,9 +1,14 @@
 """A stand-in for pliant._core.ShardedModel on one rank, stricter than any: what is whole lies elsewhere at every visit, and what was released is NaN."""
+import contextlib
 import ctypes
 import math
 import types
 
+import pytest
 import torch
+
+import pliant.torch
+from pliant import _core
 
 RANGE = 7  # elements of a run that the rank "owns": no parameter is one run
 
@@ -191,3 +196,54 @@ class Step:
     def add(self, rows, loss_sum):
         assert rows == self.pending
         self.losses.append(loss_sum)
+
+
+@pytest.fixture(autouse=True)
+def one_rank(monkeypatch):
+    monkeypatch.setattr(_core, "ShardedModel", ShardedModel)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def sharded(model, optimizer=None, **options):
+    state = pliant.torch.shard(model, optimizer, session=session(), **options)
+    core = ShardedModel.made
+    core.start()
+    return state, core
+
+
+@contextlib.contextmanager
+def attempt(state, step):
+    """As `with step.attempt():`."""
+    state.begin_attempt(step)
+    try:
+        yield
+    except BaseException:
+        state.end_attempt()
+        raise
+    broken = state.end_attempt()
+    if broken is not None:
+        raise broken
+
+
+def take_step(state, losses, index=0):
+    step = Step(tuple(range(row, row + 1) for row in range(len(losses))), index)
+    state.begin(step)
+    with attempt(state, step):
+        for loss in losses:
+            state.backward(step, step.pending, loss())
+    state.finish(step)
+    state.committed(step, None)
+    return step
+
+
+def check_gradients(model, core, plain, loss):
+    """Those of `core` are the plain model's, to the bit, zeros where the loss does not depend on one, and nothing is left whole."""
+    trained = {name: one for name, one in plain.named_parameters() if one.requires_grad}
+    for name, expected in zip(trained, torch.autograd.grad(loss, list(trained.values()), allow_unused=True)):
+        expected = torch.zeros_like(trained[name]) if expected is None else expected
+        assert torch.equal(core.sums[core.names.index(name)], expected.flatten().float()), name
+    assert not core.whole and not core.entered
+    assert all(one.isnan().all() for one in model.parameters() if one.numel())
+    assert all(one.grad is None for one in model.parameters())

@@ -13,6 +13,8 @@ import torch
 
 import pliant
 import pliant.torch
+import sharded_core
+from pliant import _core
 
 BIN = pathlib.Path(os.environ["PLIANT_TEST_BIN"])
 SAMPLES = pathlib.Path(os.environ["PLIANT_TEST_SOURCE"]) / "samples"
@@ -144,6 +146,9 @@ def main(session):
     loader = session.loader(data, sample.collate)
     thrown = set()
     for step in session:
+        if step.index == 0:
+            with step.attempt():
+                torch.save(state.state_dict(), f"first-{{step.rank}}")
         try:
             with step.attempt():
                 for batch in loader.of(step):
@@ -177,14 +182,35 @@ sys.exit(pliant.elastic.run_worker(main))
 """
 
 
-def test_exceptions_leave_the_group_whole_and_a_worker_that_visits_other_modules_is_named(folder):
+@pytest.fixture(scope="module")
+def other(folder):
+    """A job whose ranks throw, and go different ways in the end."""
     (folder / "worker.py").write_text(WORKER.format(sample=str(SAMPLES / "torch_shard")))
     (folder / "other.toml").write_text((SAMPLES / "torch_shard/pliant.toml").read_text())
-    done, summary, said = run(folder, folder / "other.toml", ["run.workers=2", "run.name=other"], "--", "python3", "worker.py")
+    done, summary, said = run(folder, folder / "other.toml", ["run.workers=2", "run.name=other", f"run.seed={sharded_core.session().seed}"], "--", "python3",
+                              "worker.py")
+    return done, summary, said, [json.loads((folder / f"said-{rank}").read_text()) for rank in range(2)]
+
+
+def test_first_values_of_a_model_on_meta_are_those_that_one_rank_makes(folder, other, monkeypatch):
+    monkeypatch.setattr(_core, "ShardedModel", sharded_core.ShardedModel)
+    specification = importlib.util.spec_from_file_location("torch_shard", SAMPLES / "torch_shard/train.py")
+    program = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(program)
+    _, core = sharded_core.sharded(program.Model(32, 4, device="meta"))
+    for rank in range(2):
+        values = torch.load(folder / f"first-{rank}")
+        assert set(values) == set(core.names)
+        for name, value in zip(core.names, core.weights):
+            assert torch.equal(values[name].flatten(), value), name
+
+
+def test_exceptions_leave_the_group_whole_and_a_worker_that_visits_other_modules_is_named(other):
+    done, summary, said, told = other
     assert done.returncode != 0
     for words in ("step 4 is not committed: ", "rank 1 entered blocks.2 (forward) as visit", "rank 0 entered blocks.1 (forward) as visit"):
         assert words in said, said
-    told = [json.loads((folder / f"said-{rank}").read_text()) for rank in range(2)]
+    assert summary["restarts"] == 0
     assert [one["thrown"] for one in told] == [["hook"], ["forward"]]
     assert len({(one["loss"], one["sum"]) for one in told}) == 1
     for kind in ("weights", "sums", "state"):

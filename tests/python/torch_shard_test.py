@@ -1,6 +1,5 @@
 """a model of PyTorch is cut over ranks: gathered around its units, forward, backward and anew, and what goes wrong is said by name."""
 import collections
-import contextlib
 import copy
 import dataclasses
 import math
@@ -14,15 +13,7 @@ from torch.utils.checkpoint import checkpoint
 import pliant
 import pliant.torch
 import sharded_core
-from pliant import _core
-
-
-@pytest.fixture(autouse=True)
-def one_rank(monkeypatch):
-    monkeypatch.setattr(_core, "ShardedModel", sharded_core.ShardedModel)
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
+from sharded_core import attempt, check_gradients, one_rank, sharded, take_step  # noqa: F401: a fixture of every test
 
 
 class Block(nn.Module):
@@ -60,49 +51,6 @@ TOKENS = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6])
 def made(seed=1, kind=Model, *arguments, **options):
     torch.manual_seed(seed)
     return kind(*arguments, **options)
-
-
-def sharded(model, optimizer=None, **options):
-    state = pliant.torch.shard(model, optimizer, session=sharded_core.session(), **options)
-    core = sharded_core.ShardedModel.made
-    core.start()
-    return state, core
-
-
-@contextlib.contextmanager
-def attempt(state, step):
-    """As `with step.attempt():`."""
-    state.begin_attempt(step)
-    try:
-        yield
-    except BaseException:
-        state.end_attempt()
-        raise
-    broken = state.end_attempt()
-    if broken is not None:
-        raise broken
-
-
-def take_step(state, losses, index=0):
-    step = sharded_core.Step(tuple(range(row, row + 1) for row in range(len(losses))), index)
-    state.begin(step)
-    with attempt(state, step):
-        for loss in losses:
-            state.backward(step, step.pending, loss())
-    state.finish(step)
-    state.committed(step, None)
-    return step
-
-
-def check_gradients(model, core, plain, loss):
-    """Those of `core` are the plain model's, to the bit, and nothing is left whole."""
-    gradients = torch.autograd.grad(loss, [one for one in plain.parameters() if one.requires_grad])
-    names = [name for name, one in plain.named_parameters() if one.requires_grad]
-    for name, expected in zip(names, gradients):
-        assert torch.equal(core.sums[core.names.index(name)], expected.flatten().float()), name
-    assert not core.whole and not core.entered
-    assert all(one.isnan().all() for one in model.parameters() if one.numel())
-    assert all(one.grad is None for one in model.parameters())
 
 
 def test_units_are_whole_around_their_forward_and_their_backward_alone_and_gradients_are_those_of_the_plain_model():
@@ -407,9 +355,14 @@ def test_an_update_of_the_programs_own_goes_over_what_the_rank_owns():
         weights -= gradient
 
     state.update(each)
+    with pytest.raises(pliant.Error, match=r"before optimizer.step\(\) or state.update\(\)"):
+        state.clip_grad_norm_(1.0)
     assert seen == {name: one.numel() for name, one in gradients.items()}
     for mine, theirs, name in zip(core.weights, plain.parameters(), core.names):
         assert torch.equal(mine, (theirs.detach() - gradients[name]).flatten())
+    take_step(state, [lambda: model(TOKENS)], 1)
+    scale, whole = 0.25 / state.clip_grad_norm_(0.25), {name: one.clone() for name, one in zip(core.names, core.sums)}
+    state.update(lambda name, first, _, gradient: torch.testing.assert_close(gradient, whole[name][first : first + len(gradient)] * scale))
 
 
 def test_whole_and_sharded_state_dicts_and_values_that_are_loaded():

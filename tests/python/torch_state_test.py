@@ -1,6 +1,8 @@
 """a model of PyTorch is the state of a job: gradients in place, optimizers from their first step, what cannot be kept refused by name."""
 import ctypes
 import json
+import re
+import sys
 import types
 
 import numpy
@@ -198,9 +200,23 @@ def test_a_parameter_that_was_frozen_first_must_stay_so():
     assert state.gradient_size == 11
     names = [name for name, *_ in state.arrays()]
     assert "model.0.weight" in names  # it is part of the state all the same
+    take_step(state, lambda row: model(torch.ones(1, 4)).sum())
     model[0].weight.requires_grad_(True)
-    with pytest.raises(pliant.Error, match=r"parameter 0\.weight was frozen when"):
-        state.arrays()
+    for call in (state.arrays, lambda: state.begin(Step(state.gradient_size))):
+        with pytest.raises(pliant.Error, match=r"parameter 0\.weight was frozen when"):
+            call()
+
+
+def test_the_layout_of_the_gradient_says_which_parameters_are_trained():
+    model = model_of()
+    whole = pliant.torch.state(model).gradient_layout
+    assert whole.splitlines()[0] == "0.weight (3, 4)" and len(whole.splitlines()) == 4
+    layouts = {whole}
+    for frozen in (model[0].bias, model[2].weight):
+        frozen.requires_grad_(False)
+        layouts.add(pliant.torch.state(model).gradient_layout)
+        frozen.requires_grad_(True)
+    assert len(layouts) == 3
 
 
 def test_parameters_that_are_replaced_or_come_later_are_refused_by_name():
@@ -212,9 +228,23 @@ def test_parameters_that_are_replaced_or_come_later_are_refused_by_name():
     with pytest.raises(pliant.Error, match=r"parameter 2\.bias of the model is another one"):
         state.begin(Step(state.gradient_size))
     model[2].bias = kept
+    model.flat = nn.Flatten()  # has none
+    state.begin(Step(state.gradient_size))
+    for add, name in [(lambda: setattr(model, "late", nn.Linear(1, 1)), "late.weight"),
+                      (lambda: setattr(model[3], "inner", nn.Linear(1, 1)), "3.inner.weight"),
+                      (lambda: model[0].register_parameter("scale", nn.Parameter(torch.ones(1))), "0.scale"),
+                      (lambda: setattr(model[4], "bias", nn.Parameter(torch.ones(1))), "4.bias")]:
+        model = nn.Sequential(*model_of(), nn.Flatten(), nn.Linear(2, 1, bias=False))
+        state = pliant.torch.state(model)
+        take_step(state, lambda row: model(torch.ones(1, 4)).sum())
+        add()
+        for call in (state.arrays, lambda: state.begin(Step(state.gradient_size))):
+            with pytest.raises(pliant.Error, match=f"parameter {re.escape(name)} was added"):
+                call()
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
     model.late = nn.Linear(1, 1)
-    with pytest.raises(pliant.Error, match=r"parameter late\.weight was added"):
-        state.arrays()
     optimizer.add_param_group({"params": list(model.late.parameters())})
     with pytest.raises(pliant.Error, match="the optimizer has 6 parameters, and had 4"):
         state.begin(Step(state.gradient_size))
@@ -554,6 +584,33 @@ def test_a_buffer_that_a_forward_changes_is_refused_by_name(layer, shape, determ
     assert loss.requires_grad
 
 
+def test_deterministic_mode_on_cuda_says_all_that_torch_must_be_told(monkeypatch):
+    require = pliant.torch._deterministic.require_deterministic_algorithms
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    cpu, cuda = torch.device("cpu"), torch.device("cuda", 0)
+    require(cpu)
+    told = "torch.use_deterministic_algorithms(True)"
+    fast, workspace = "torch.backends.cudnn.benchmark = False", "CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment"
+    try:
+        for tell, lacking in [
+            (lambda: None, [told, fast, workspace]),
+            (lambda: torch.use_deterministic_algorithms(True, warn_only=True), [told, fast, workspace]),
+            (lambda: torch.use_deterministic_algorithms(True), [fast, workspace]),
+            (lambda: monkeypatch.setattr(torch.backends.cudnn, "benchmark", False), [workspace]),
+            (lambda: monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8"), []),
+        ]:
+            tell()
+            if not lacking:
+                require(cuda)
+                continue
+            with pytest.raises(pliant.Error, match="deterministic mode on CUDA needs") as raised:
+                require(cuda)
+            assert [what for what in (told, fast, workspace) if what in raised.value.message] == lacking
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 class CompiledFunction(torch.autograd.Function):
     """Under the name that torch.compile gives."""
 
@@ -566,7 +623,9 @@ class CompiledFunction(torch.autograd.Function):
         return gradient * 2
 
 
-def test_compiled_code_is_refused_in_deterministic_mode_alone():
+def test_compiled_code_is_refused_in_deterministic_mode_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch._dynamo", torch)  # loaded by whoever compiles
+
     class OptimizedModule(nn.Module):
         """As torch.compile wraps a model."""
 
@@ -582,8 +641,9 @@ def test_compiled_code_is_refused_in_deterministic_mode_alone():
         model = model_of()
         state = pliant.torch.state(model)
         state.attach(session(deterministic))
-        step = Step(state.gradient_size)
+        step = Step(state.gradient_size, (range(0, 1), range(1, 2)))
         state.begin(step)
+        state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
         loss = CompiledFunction.apply(model(torch.ones(1, 4))).sum()
         if deterministic:
             with pytest.raises(pliant.Error, match="a function that the loss is computed with is compiled"):

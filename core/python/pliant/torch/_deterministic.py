@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
+import sys
 from typing import Any
 
 import torch
@@ -20,14 +22,14 @@ def seed_generators(seed: int, step: int, row: int) -> None:
         torch.cuda.manual_seed_all(number)
 
 
-def require_loss(loss_sum: Any, *, deterministic: bool, first: bool) -> None:
-    """What a backward takes. Where it is the `first` one the graph of the loss is looked at, too."""
+def require_loss(loss_sum: Any, *, deterministic: bool) -> None:
+    """What a backward takes. Where torch may have compiled something the graph of the loss is looked at, too."""
     if not isinstance(loss_sum, torch.Tensor) or loss_sum.numel() != 1:
         raise Error("backward takes the summed loss of a micro-batch, a tensor of one element")
     if not deterministic:
         return
     require_one_thread()
-    if first:
+    if "torch._dynamo" in sys.modules:
         require_no_compiled_function(loss_sum)
 
 
@@ -64,6 +66,15 @@ def _compiled(what: str) -> Error:
 
 
 def require_deterministic_algorithms(device: torch.device) -> None:
-    if device.type == "cuda" and not torch.are_deterministic_algorithms_enabled():  # type: ignore[no-untyped-call]
-        raise Error("deterministic mode on CUDA needs torch.use_deterministic_algorithms(True), and CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment",
-                    Status.FAILED_PRECONDITION)
+    """On CUDA torch takes other ways unless it is told not to."""
+    if device.type != "cuda":
+        return
+    lacking = []
+    if not torch.are_deterministic_algorithms_enabled() or torch.is_deterministic_algorithms_warn_only_enabled():  # type: ignore[no-untyped-call]
+        lacking.append("torch.use_deterministic_algorithms(True)")
+    if torch.backends.cudnn.benchmark:
+        lacking.append("torch.backends.cudnn.benchmark = False")
+    if os.environ.get("CUBLAS_WORKSPACE_CONFIG") not in (":4096:8", ":16:8"):
+        lacking.append("CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment before torch computes on the device")
+    if lacking:
+        raise Error(f"deterministic mode on CUDA needs {', and '.join(lacking)}", Status.FAILED_PRECONDITION)

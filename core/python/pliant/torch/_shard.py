@@ -81,6 +81,7 @@ class ShardedState:
         self._is_deterministic = bool(session.config.run.deterministic)
         self._is_new = True  # no forward was looked at
         self._owes_update = False
+        self._gradient_scale = 1.0  # of the update that is owed
         found = dict(model.named_parameters())
         chosen = choose(model, units)
         if optimizer is not None:
@@ -185,7 +186,7 @@ class ShardedState:
 
     def backward(self, step: Any, rows: range, loss_sum: torch.Tensor) -> None:
         """Makes the gradient of the summed loss over `rows`, the step's next micro-batch."""
-        _deterministic.require_loss(loss_sum, deterministic=self._is_deterministic, first=self._is_new)
+        _deterministic.require_loss(loss_sum, deterministic=self._is_deterministic)
         self._passes.backward(loss_sum)
         self._buffers.check()
         self._is_new = False
@@ -204,26 +205,29 @@ class ShardedState:
     def committed(self, step: Any, committed: Any) -> None:
         moments = self._rates.set(step)
         self._owes_update = any(slot.trained and slot.elements for slot in self._slots)
+        self._gradient_scale = 1.0
         if self._update is not None:
-            self._update.moments, self._update.gradient_scale = moments, 1.0
+            self._update.moments = moments
 
     # What a program asks for.
 
     def clip_grad_norm_(self, max_norm: float) -> float:
         """Scales the mean gradient of the step that was committed, where its norm is above `max_norm`, and gives the norm it had: of all parameters, on
-        all ranks. The bits are those of `pliant.torch.state(...).clip_grad_norm_`."""
-        if not self._owes_update or self._update is None:
-            raise Error("clip_grad_norm_ comes after a commit() that returned a value, and before optimizer.step()", Status.FAILED_PRECONDITION)
+        all ranks. What `optimizer.step()` and `update` are given then is scaled. The bits are those of `pliant.torch.state(...).clip_grad_norm_`."""
+        if not self._owes_update:
+            raise Error("clip_grad_norm_ comes after a commit() that returned a value, and before optimizer.step() or state.update()",
+                        Status.FAILED_PRECONDITION)
         norm = math.sqrt(self.sharded.squared_gradient_norm())
-        self._update.gradient_scale = clip_scale(norm, max_norm)
+        self._gradient_scale = clip_scale(norm, max_norm)
         return norm
 
     def update(self, each: Callable[[str, int, torch.Tensor, torch.Tensor], object]) -> None:
         """In place of `optimizer.step()`, after each commit() that returned a value: `each(name, first, weights, gradient)` for every run of elements
         that this rank owns, from element `first` of the parameter on. It changes `weights` in place."""
         def take(number: int, first: int, count: int, weights: int, gradient: int, _: list[int]) -> None:
+            own, mean = (over(address, count, torch.float32, (count,)) for address in (weights, gradient))
             with torch.no_grad():
-                each(self._slots[number].name, first, *(over(address, count, torch.float32, (count,)) for address in (weights, gradient)))
+                each(self._slots[number].name, first, own, mean if self._gradient_scale == 1 else mean * self._gradient_scale)
 
         self._require_owed()
         self.sharded.update(take)
@@ -307,6 +311,7 @@ class ShardedState:
     def _step(self) -> None:
         self._require_owed()
         assert self._update is not None
+        self._update.gradient_scale = self._gradient_scale
         self._update.step(self.sharded.update)
         self._owes_update = False
 
@@ -465,9 +470,9 @@ def _leave_meta(model: torch.nn.Module, found: dict[str, torch.nn.Parameter], op
     for name, parameter in found.items():
         found[name] = others.get(id(parameter), parameter)
     for module in model.modules():
-        for key, held in module._parameters.items():
-            if held is not None:
-                module._parameters[key] = others.get(id(held), held)
+        for key, held in list(module._parameters.items()):
+            if held is not None and id(held) in others:
+                setattr(module, key, others[id(held)])  # nn.LSTM and the like keep lists of their own
     for group in () if optimizer is None else optimizer.param_groups:
         group["params"] = [others.get(id(parameter), parameter) for parameter in group["params"]]
 

@@ -72,11 +72,13 @@ class State:
         for name, tensor in _tensors_of(model):
             _require_dense(name, tensor)
         self._gradients = Gradients(list(self._parameters.items()) if trains else [])
-        self._trained = {name for name, parameter in self._parameters.items() if parameter.requires_grad}
+        trained = {id(parameter): name for name, parameter in self._parameters.items() if parameter.requires_grad}
+        self._frozen = [(name, parameter) for name, parameter in self._parameters.items() if not parameter.requires_grad]
+        self._look_at_members()
         self._buffers = Buffers(model)
         if optimizer is not None:
             _optimizers.check_groups(optimizer, self._names)
-            _optimizers.make_state(optimizer, {id(self._parameters[name]): name for name in self._trained}, initialise)
+            _optimizers.make_state(optimizer, trained, initialise)
         self._groups = 0 if optimizer is None else sum(len(group["params"]) for group in optimizer.param_groups)
         self._entries: dict[Any, dict[str, Any]] = {}  # the optimizer's state, as it was when the session asked for the arrays
         self._mean: Any = None  # gradient of the last committed step
@@ -114,10 +116,15 @@ class State:
     def gradient_size(self) -> int:
         return self._gradients.size
 
+    @property
+    def gradient_layout(self) -> str:
+        """Which parameters are trained, in the order of the gradient."""
+        return "".join(f"{slot.name} {tuple(slot.view.shape)}\n" for slot in self._gradients.slots)
+
     def arrays(self) -> list[Array]:
         """Name, type, shape and address of each tensor."""
         self._settle()
-        self._require_same_parameters(thoroughly=True)
+        self._require_same_parameters()
         made, self._places = [], []
         self._entries = {} if self.optimizer is None else dict(self.optimizer.state)
         for name, holder, key, tensor in self._held():
@@ -150,14 +157,14 @@ class State:
     def begin(self, step: Any) -> None:
         """A step is handed out, maybe again."""
         self._settle()
-        self._require_same_parameters(thoroughly=False)
+        self._require_same_parameters()
         if self._bucket and self._early is None and step.world_size > 1:
             self._early = EarlyPieces(self._gradients, self._bucket)
         self._open(step)
 
     def backward(self, step: Any, rows: range, loss_sum: torch.Tensor) -> None:
         """Adds the gradient of the summed loss over `rows`, the step's next micro-batch."""
-        _deterministic.require_loss(loss_sum, deterministic=self._is_deterministic, first=self._is_new)
+        _deterministic.require_loss(loss_sum, deterministic=self._is_deterministic)
         self._gradients.collect()
         early = self._early if step.world_size > 1 else None
         try:
@@ -240,7 +247,7 @@ class State:
                     raise other(f"has no {key!r} of {name}")
                 entries[key] = _optimizers.like(value, found[name][key])
 
-    def _require_same_parameters(self, thoroughly: bool) -> None:
+    def _require_same_parameters(self) -> None:
         for home, name, parameter, full in self._homes:
             if home.get(name) is not parameter:
                 raise Error(f"parameter {full} of the model is another one than when pliant.torch.state was called; change it in place, with torch.no_grad()",
@@ -248,16 +255,23 @@ class State:
         groups = 0 if self.optimizer is None else sum(len(group["params"]) for group in self.optimizer.param_groups)
         if groups != self._groups:
             raise Error(f"the optimizer has {groups} parameters, and had {self._groups} when pliant.torch.state was called; what comes later has no place in "
-                        "the job's state: add it before, frozen", Status.FAILED_PRECONDITION)
-        if thoroughly:
-            now = dict(self.model.named_parameters())
-            added = [name for name in now if name not in self._parameters]
+                        "the job's state: add it before", Status.FAILED_PRECONDITION)
+        if any(len(members) != count for members, count in self._members) or any(home.get(name) is not None for home, name in self._empty):
+            added = [name for name in dict(self.model.named_parameters()) if name not in self._parameters]
             if added:
-                raise Error(f"parameter {added[0]} was added to the model after pliant.torch.state was called", Status.FAILED_PRECONDITION)
-        for name in () if not thoroughly else self._parameters:
-            if self._parameters[name].requires_grad and name not in self._trained:
+                raise Error(f"parameter {added[0]} was added to the model after pliant.torch.state was called; what comes later has no place in the job's "
+                            "state: add it before", Status.FAILED_PRECONDITION)
+            self._look_at_members()
+        for name, parameter in self._frozen:
+            if parameter.requires_grad:
                 raise Error(f"parameter {name} was frozen when pliant.torch.state was called, and needs a gradient now: have it need one there, and freeze it "
                             "afterwards", Status.FAILED_PRECONDITION)
+
+    def _look_at_members(self) -> None:
+        """Modules and parameters of each module, to see cheaply whether some were added."""
+        modules = list(self.model.modules())
+        self._members = [(members, len(members)) for module in modules for members in (module._parameters, module._modules)]
+        self._empty = [(module._parameters, name) for module in modules for name, parameter in module._parameters.items() if parameter is None]
 
     def _require_same_places(self) -> None:
         """And lets what torch's streams of a device have to do on the tensors be done."""
