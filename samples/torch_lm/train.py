@@ -77,10 +77,10 @@ class Model(nn.Module):
 
     def forward(self, batch):
         """The summed loss: the step divides by the tokens of the whole batch, whichever rank computed them."""
-        tokens, places, sequences = batch
+        tokens, places, sequences = batch.to(self.embedding.weight.device)
         width = tokens.shape[1]
-        may_look = (sequences[:, :, None] == sequences[:, None, :]) & torch.ones(width, width, dtype=torch.bool).tril()
-        mask = torch.zeros(may_look.shape).masked_fill(~may_look, -math.inf)[:, None]
+        may_look = (sequences[:, :, None] == sequences[:, None, :]) & torch.ones(width, width, dtype=torch.bool, device=tokens.device).tril()
+        mask = torch.zeros(may_look.shape, device=tokens.device).masked_fill(~may_look, -math.inf)[:, None]
         x = self.embedding(tokens) + self.positions(places)
         for block in self.blocks:
             x = block(x, mask)
@@ -89,10 +89,21 @@ class Model(nn.Module):
         return nn.functional.cross_entropy(scores[is_predicted], tokens[:, 1:][is_predicted], reduction="sum")
 
 
-def build(config, seed):
+def device_of(session):
+    """Of [accelerator]: the CPU or a GPU of CUDA, which torch must be told more for the same bits each time."""
+    if session.accelerator != "cuda":
+        return torch.device("cpu")
+    if session.config.run.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    return torch.device("cuda", session.device)
+
+
+def build(config, seed, device="cpu"):
     """Model, optimizer and the warm-up of its rates."""
     torch.manual_seed(seed)
     model = Model(config.app_int("dim"), config.app_int("layers"), config.app_int("heads"), config.app_int("max_sequence"), config.app_float("dropout"))
+    model.to(device)
     weights = list(model.parameters())
     groups = [{"params": [one for one in weights if one.dim() == 2], "weight_decay": config.app_float("weight_decay")},
               {"params": [one for one in weights if one.dim() < 2], "weight_decay": 0.0}]
@@ -103,7 +114,7 @@ def build(config, seed):
 
 def train(session):
     sentences = Sentences(read_text(session.config), session.config.app_int("max_sequence"))
-    model, optimizer, warm_up = build(session.config, session.seed)
+    model, optimizer, warm_up = build(session.config, session.seed, device_of(session))
     loader = session.loader(sentences, collate, num_workers=1)
     lengths = [len(one) for one in sentences.bytes]
     if session.config.has("coordinator"):  # weights, gradients and the optimizer's state are cut over the workers

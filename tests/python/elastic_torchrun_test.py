@@ -42,6 +42,8 @@ def test_a_group_ends_with_the_weights_of_pliant_run(tmp_path, reference):
     job = launched_jobs.run(tmp_path)
     check_whole(job, tmp_path, reference, 2)
     assert job.attempts == 1 and "generation 1: 2 ranks from step 0" in job.logs["log-0-0"], job.said
+    address = job.stored.pop("pliant-0-agent")  # all that goes through torchrun's store, beside counts of those that attached
+    assert re.fullmatch("pliant-[0-9a-f]{32}", address) and job.stored == {f"pliant-0-attached-{rank}.1": "" for rank in range(2)}
 
 
 @pytest.mark.parametrize("rank", [0, 1])

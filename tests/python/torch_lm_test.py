@@ -1,4 +1,5 @@
 """a PyTorch job has the same bits at every number of workers, killed or not, and its snapshots are read without it."""
+import difflib
 import importlib.util
 import itertools
 import json
@@ -109,6 +110,77 @@ def test_in_fast_mode_gradients_that_travel_in_backward_change_no_bit_and_a_kill
     assert returncode == 0 and generations(made) >= 2, said
 
 
+BREAKS_OFF = """
+import sys
+import torch
+import pliant.elastic, pliant.torch
+
+def main(session):
+    model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(8)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    session.start([4] * 96, state=pliant.torch.state(model, optimizer))
+    breaks = [True]
+
+    def comes(_):  # the gradient that is made last
+        if breaks and step.index == 3 and step.rank == 1 and step.pending == step.micro_batches[-1]:
+            breaks.clear()
+            raise ZeroDivisionError
+
+    model[0].weight.register_hook(comes)
+    for step in session:
+        try:
+            for rows in step.micro_batches:
+                step.backward(model(torch.ones(len(rows), 16)).square().sum())
+        except ZeroDivisionError:
+            continue
+        if step.commit():
+            optimizer.step()
+
+sys.exit(pliant.elastic.run_worker(main))
+"""
+
+
+def test_in_fast_mode_a_part_of_the_gradient_is_on_its_way_before_backward_has_ended(folder):
+    (folder / "breaks_off.py").write_text(BREAKS_OFF)
+    sets = ["run.workers=2", "run.name=breaks_off", "run.deterministic=false", "run.reduce_bucket=2048", "sampler.best_fit.max_tokens=4"]
+    command = [BIN / "pliant", "run", SAMPLE / "pliant.toml", "--json", *itertools.chain(*(("--set", one) for one in sets)), "--", sys.executable,
+               folder / "breaks_off.py"]
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Session::next was called before Step::commit, when a part of the gradient was on its way" in done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["samples_used_once"] == 96 and summary["restarts"] == 0
+
+
+TRAINS_ANOTHER_LAYER = """
+import os, sys
+import torch
+import pliant.elastic, pliant.torch
+
+def main(session):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    model[int(os.environ["LOCAL_RANK"])].requires_grad_(False)  # as many elements are trained on each rank
+    state = pliant.torch.state(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    session.start([4] * 24, state=state)
+    for step in session:
+        raise SystemExit("a step was begun")
+
+sys.exit(pliant.elastic.run_worker(main))
+"""
+
+
+def test_ranks_that_train_other_parameters_of_one_model_are_named_before_a_step(folder):
+    (folder / "another.py").write_text(TRAINS_ANOTHER_LAYER)
+    command = [BIN / "pliant", "run", SAMPLE / "pliant.toml", "--json", "--set", "run.workers=2", "--set", "run.name=another", "--", sys.executable,
+               folder / "another.py"]
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=150, check=False)
+    reason = json.loads(done.stdout)["reason"]
+    assert done.returncode == 2, done.stderr
+    for rank in range(2):
+        assert f"worker {rank}: a gradient of 20 elements of parameters of digest " in reason
+    assert "all workers must train the same parameters" in reason
+
+
 KILLED_UNDER_TORCHRUN = """
 import os, signal, sys
 sys.path.insert(0, {sample!r})
@@ -137,6 +209,13 @@ def test_the_digests_are_those_of_one_worker_under_torchrun_which_restarts_the_g
     said = "".join(file.read_text() for file in folder.glob("torchrun/**/stderr.log"))
     assert done.returncode == 0 and "2 ranks from step 3" in said, done.stdout + said
     assert digests(folder / "pliant-runs/torchrun/latest") == digests(alone)
+
+
+def test_the_plain_loop_becomes_elastic_by_fewer_than_fifteen_lines():
+    plain, elastic = ((SAMPLE.parent / "elastic_loop" / name).read_text().splitlines() for name in ("plain.py", "elastic.py"))
+    changes = [line for line in difflib.ndiff(plain, elastic) if line[2:].strip()]
+    assert 0 < sum(line.startswith("+ ") for line in changes) < 15
+    assert sum(line.startswith("- ") for line in changes) < 15
 
 
 def test_a_snapshot_is_read_without_the_job(folder, alone):

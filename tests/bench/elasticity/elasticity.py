@@ -44,7 +44,9 @@ import tables
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 POINTS = ("forward", "reduce", "vote", "commit", "apply")
-TRAINERS = {"device_trainer": ["app.weights=64"], "python_elastic": []}  # samples whose steps are near-empty, with this set
+SMALL = ["app.dim=16", "app.heads=2", "app.layers=1", "app.max_sequence=64", "sampler.best_fit.max_tokens=64"]
+# Samples whose steps are near-empty, with this set.
+TRAINERS = {"device_trainer": ["app.weights=64"], "python_elastic": [], "tinylm": SMALL, "torch_lm": SMALL}
 COORDINATORS = ("planned", "zero3", "eager")
 LARGE = ["app.dim=768", "app.layers=5", "app.heads=12", "app.vocab=2048", "sampler.best_fit.max_tokens=512",
          'elasticity."v0.1".max_train_batch_size=4', 'elasticity."v0.1".micro_batch_sizes=[1]']
@@ -398,7 +400,7 @@ def arguments_of(words):
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="Default: 7")
     parser.add_argument("--steps", type=steps, default=30, metavar="N", help="of each run of tinylm. Default: 30")
     parser.add_argument("--kills", type=positive, default=20, metavar="N", help="for each row of --recovery. Default: 20")
-    parser.add_argument("--trainer", choices=TRAINERS, default="device_trainer", help="whose workers --recovery kills: in C++, the default, or in Python")
+    parser.add_argument("--trainer", choices=TRAINERS, default="device_trainer", help="whose workers --recovery kills: device_trainer, the default, and tinylm are in C++, python_elastic and torch_lm in Python")
     parser.add_argument("--workers", type=several, default=[1, 2, 4], metavar="N,...", help="Default: 1,2,4")
     parser.add_argument("--config", type=pathlib.Path, default=ROOT / "samples/tinylm/pliant.toml", metavar="FILE",
                         help="of a job of tinylm. Default: samples/tinylm/pliant.toml")
