@@ -90,7 +90,7 @@ class Model(nn.Module):
 
 
 def device_of(session):
-    """Of [accelerator]: the CPU or a GPU of CUDA, which torch must be told more for the same bits each time."""
+    """Of [accelerator]: the CPU, or a GPU of CUDA, where torch needs more for the same bits each time."""
     if session.accelerator != "cuda":
         return torch.device("cpu")
     if session.config.run.deterministic:

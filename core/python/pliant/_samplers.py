@@ -29,16 +29,9 @@ class Item(int):
     whole sequence, else its first token, the number of its tokens and whether no other piece comes after it. `position`: where a loop goes
     on behind the micro-batch that it is in."""
 
+    row: int = -1
     piece: tuple[int, int, bool] | None = None
-    _place: tuple[int, Position | None] = (-1, None)  # one tuple for all items of a row
-
-    @property
-    def row(self) -> int:
-        return self._place[0]
-
-    @property
-    def position(self) -> Position | None:
-        return self._place[1]
+    position: Position | None = None
 
 
 class ItemList(list[Item]):
@@ -245,6 +238,8 @@ class PackedBatchSampler:
             "in_turn": is_deterministic and self.config.has("coordinator"),
         }
         self._block = plan.granule if is_deterministic else plan.micro_batch  # rows of a micro-batch
+        self._global_batch = plan.global_batch
+        self._share: tuple[int, tuple[int, int, list[tuple[int, int]]]] = (0, (0, 0, []))  # rows of a batch, and what is this rank's of them
         share = _core.share_of(plan.global_batch, plan.granule, self.world_size, 0)[1]  # the first has the largest
         self.micro_batches_per_step = -(-share // self._block)
         if self.config.has("balancer"):
@@ -451,28 +446,34 @@ class PackedBatchSampler:
     def _deal(self, epoch: int, index: int, rows: int) -> list[ItemList]:
         """The micro-batches of batch `index` of an epoch of `rows` rows, the last one first."""
         batches = self._batches()
-        before = index * self.plan.global_batch
+        before = index * self._global_batch
         left = rows - before
         count = self.micro_batches_per_step
         batch: Batch | None = None
         first = 0
         if self._balancer is None and not self._sharing["in_turn"]:  # only its own rows are looked at
-            first, own = _core.share_of(min(left, self.plan.global_batch), self.plan.granule, self.world_size, self.rank)
-            blocks = [(row, min(self._block, first + own - row)) for row in range(first, first + own, self._block)]
+            first, own, blocks = self._own_share(min(left, self._global_batch))
             if own:
                 batch = batches.rows(epoch, before + first, own)
         else:
             batch = batches.batch(epoch, index)
             blocks = self.assignment(batch).of(self.rank)
-        is_last = left <= self.plan.global_batch
+        is_last = left <= self._global_batch
         dealt: list[ItemList] = _core._deal(batch, first, blocks, epoch, index, count, Item, ItemList, is_last)
         if self._placeholders:
             for items in dealt:
                 if not items:
                     none = Item(0)
-                    none._place = (-1, items.position)
+                    none.position = items.position
                     items.append(none)
         return dealt
+
+    def _own_share(self, rows: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """First row, rows and micro-batches of this rank in a batch of `rows` rows: nearly all batches have as many."""
+        if self._share[0] != rows:
+            first, own = _core.share_of(rows, self.plan.granule, self.world_size, self.rank)
+            self._share = rows, (first, own, [(row, min(self._block, first + own - row)) for row in range(first, first + own, self._block)])
+        return self._share[1]
 
     def _state_at(self, position: Position) -> dict[str, Any]:
         import json  # late: it takes a sixth of the time in which the package is imported

@@ -9,7 +9,7 @@ namespace {
 
 /// Names that are looked up for every item.
 struct Names {
-  PyObject* place = PyUnicode_InternFromString("_place");
+  PyObject* row = PyUnicode_InternFromString("row");
   PyObject* piece = PyUnicode_InternFromString("piece");
   PyObject* position = PyUnicode_InternFromString("position");
 };
@@ -54,10 +54,16 @@ class ItemMaker {
   nb::object arguments_;  // nobody else's, so that it may be used again
 };
 
-nb::object attributes_of(const nb::object& place, const Piece* piece) {
-  nb::dict made;
-  made[nb::handle(names().place)] = place;
-  if (piece != nullptr) made[nb::handle(names().piece)] = nb::make_tuple(piece->first, piece->count, piece->last);
+void put(const nb::object& dict, PyObject* name, nb::handle value) {
+  if (PyDict_SetItem(dict.ptr(), name, value.ptr()) != 0) throw nb::python_error();
+}
+
+nb::object attributes_of(const nb::object& row, nb::handle position, const Piece* piece) {
+  nb::object made = nb::steal(PyDict_New());
+  if (!made.is_valid()) throw nb::python_error();
+  put(made, names().row, row);
+  put(made, names().position, position);
+  if (piece != nullptr) put(made, names().piece, nb::make_tuple(piece->first, piece->count, piece->last));
   return made;
 }
 
@@ -72,12 +78,14 @@ void add_items(RowsAt rows, RowRange block, ItemMaker& maker, nb::handle positio
   for (int64_t row = block.first; row < block.first + block.count; ++row) {
     const std::span<const int64_t> ids = rows.batch->row(row - rows.first);
     const std::span<const Piece> pieces = rows.batch->row_pieces(row - rows.first);
-    const nb::object place = nb::make_tuple(row, position);
+    const nb::object number = nb::int_(row);
     // Of each item its own: what a program sets on one is not on the others.
-    const nb::object of_last = pieces.empty() ? attributes_of(place, nullptr) : nb::object();
+    const nb::object of_last = pieces.empty() ? attributes_of(number, position, nullptr) : nb::object();
     for (size_t i = 0; i < ids.size(); ++i) {
       const bool is_last = i + 1 == ids.size();
-      const nb::object own = !pieces.empty() ? attributes_of(place, &pieces[i]) : is_last ? of_last : copy_of(of_last);
+      const nb::object own = !pieces.empty() ? attributes_of(number, position, &pieces[i])
+                             : is_last       ? of_last
+                                             : copy_of(of_last);
       const nb::object item = maker.make(ids[i], own);
       if (PyList_Append(to.ptr(), item.ptr()) != 0) throw nb::python_error();
     }

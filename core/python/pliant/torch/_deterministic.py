@@ -66,7 +66,7 @@ def _compiled(what: str) -> Error:
 
 
 def require_deterministic_algorithms(device: torch.device) -> None:
-    """On CUDA torch takes other ways unless it is told not to."""
+    """What torch needs on CUDA for the same bits each time."""
     if device.type != "cuda":
         return
     lacking = []
