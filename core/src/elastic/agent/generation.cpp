@@ -77,8 +77,9 @@ void Group::regroup(const GroupReason& reason) {
   if (!is_planned_ && !usable.empty()) return begin_job(usable);
   // A part of a copy begins nothing: fresh ones do.
   if (!snapshot_ && !usable.empty() && members_.at(usable.front()).surely_holds() < 0) {
-    for (const WorkerId id : std::exchange(usable, {}))
-      fence(id, "holds a part of a state that no worker holds completely");
+    const std::string why = fmt::format("holds a part of a state that no worker holds completely: {}",
+                                        reason.text.empty() ? "the copy was not finished" : reason.text);
+    for (const WorkerId id : std::exchange(usable, {})) fence(id, why);
   }
   const auto count = static_cast<int64_t>(that_stay(usable).size());
   if (const int64_t world_size = largest_world(count); world_size > 0) return form(usable, world_size, reason);
