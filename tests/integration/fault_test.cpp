@@ -179,7 +179,7 @@ TEST_CASE("two ranks whose arrays come in different orders end the job before a 
 
 TEST_CASE("a rank whose gradient is of other parameters is named before a step, and of two ranks both") {
   JobRunner job;
-  job.config(toy_config("workers = 3", misbehaving("other_gradient", 1, 0)));
+  job.config(toy_config("workers = 4", misbehaving("other_gradient", 1, 0)));
   const Ended replaced = job.run_json();
   INFO(replaced.err);
   CHECK(replaced.exit_code == 0);
