@@ -1,7 +1,10 @@
-// What a run has left, for C: audits, reports and comparisons.
+// What a run has left, for C: audits, reports, comparisons, and snapshots that become files of tensors.
+#include <limits>
+
 #include "handles.hpp"
 #include "pliant/audit.hpp"
 #include "pliant/report.hpp"
+#include "pliant/snapshot.hpp"
 #include "structs.hpp"
 
 struct pliant_report_t : pliant::capi::Handle<pliant::capi::Tag::kReport> {
@@ -140,5 +143,28 @@ int32_t pliant_comparison_look(const pliant_comparison_t* comparison, pliant_com
     made.parts = known.parts.data();
     made.parts_step = known.comparison.parts_step;
     pliant::capi::write(view, made, "view");
+  });
+}
+
+int32_t pliant_export_snapshot(const char* from, const pliant_export_options_t* options, const char* file,
+                               pliant_exported_t* exported, pliant_error_t* error) {
+  return pliant::capi::answer(error, [&] {
+    pliant::capi::require(from, "from");
+    pliant::capi::require(file, "file");
+    const pliant_export_options_t known = pliant::capi::read_or_default(options, "options");
+    pliant::capi::check_flags(known.flags, PLIANT_EXPORT_BEST | PLIANT_EXPORT_REPLACE, "options");
+    if (exported != nullptr) pliant::capi::check_size(exported, "exported");
+    pliant::SnapshotChoice which;
+    which.best = (known.flags & PLIANT_EXPORT_BEST) != 0;
+    if (known.step != nullptr) which.step = *known.step;
+    const pliant::SnapshotExport found =
+        pliant::export_snapshot(from, which, file, (known.flags & PLIANT_EXPORT_REPLACE) != 0);
+    if (exported == nullptr) return;
+    pliant_exported_t made{};
+    made.step = found.step;
+    made.value = found.best ? found.best->value : std::numeric_limits<double>::quiet_NaN();
+    made.tensors = found.tensors;
+    made.bytes = found.bytes;
+    pliant::capi::write(exported, made, "exported");
   });
 }

@@ -35,5 +35,5 @@ _Static_assert(PLIANT_DEVICE_HOST_VISIBLE == 1 && PLIANT_DEVICE_FIXED_ORDER == 2
                "a constant of devices, communicators or sharded models has another number");
 _Static_assert(PLIANT_GROUP_UNKNOWN == 0 && PLIANT_GROUP_START == 1 && PLIANT_GROUP_RESUME == 2 &&
                    PLIANT_GROUP_LOSS == 3 && PLIANT_GROUP_LEAVE == 4 && PLIANT_GROUP_JOIN == 5 &&
-                   PLIANT_GROUP_FAULT == 6,
-               "a constant of reports has another number");
+                   PLIANT_GROUP_FAULT == 6 && PLIANT_EXPORT_BEST == 1 && PLIANT_EXPORT_REPLACE == 2,
+               "a constant of what a run has left has another number");

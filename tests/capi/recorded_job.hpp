@@ -11,10 +11,11 @@ namespace pliant::test {
 
 /// The job of the tests in a folder of its own.
 struct RecordedJob : CJob {
-  explicit RecordedJob(const ScratchFolder& folder) : CJob(toml_in(folder)), plan(plan_of(config.get())) {}
-  static std::string toml_in(const ScratchFolder& folder) {
+  explicit RecordedJob(const ScratchFolder& folder, const std::string& run_keys = "")
+      : CJob(toml_in(folder, run_keys)), plan(plan_of(config.get())) {}
+  static std::string toml_in(const ScratchFolder& folder, const std::string& run_keys) {
     std::string toml = kJob;
-    return toml.insert(toml.find("epochs"), "log_dir = \"" + folder.path().string() + "\"\n");
+    return toml.insert(toml.find("epochs"), "log_dir = \"" + folder.path().string() + "\"\n" + run_keys);
   }
   [[nodiscard]] OwnedRecord begin() const {
     return made_by<OwnedRecord>(

@@ -320,3 +320,5 @@ int32_t pliant_squared_norms(double* to, const float* from, uint64_t count, plia
 int32_t pliant_stream_squared_norms(pliant_stream_t* stream, double* to, const float* from, uint64_t count,
                                     pliant_error_t* error);
 int32_t pliant_sum_of_norms(const double* chunks, uint64_t count, double* sum, pliant_error_t* error);
+int32_t pliant_export_snapshot(const char* from, const pliant_export_options_t* options, const char* file,
+                               pliant_exported_t* exported, pliant_error_t* error);

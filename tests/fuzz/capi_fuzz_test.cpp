@@ -6,10 +6,12 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <ostream>
 #include <regex>
 #include <set>
 #include <string>
 
+#include "elastic/snapshot.hpp"
 #include "fuzz/capi_player.hpp"
 #include "fuzz/job_calls.hpp"
 #include "scratch_folder.hpp"
@@ -111,6 +113,30 @@ std::string some_run(Player& p) {
   pliant_record_facts_t facts = PLIANT_INIT(pliant_record_facts_t);
   if (pliant_record_look(p.handle<pliant_record_t>(), &facts, nullptr) != PLIANT_OK) return {};
   return facts.directory;
+}
+
+/// A snapshot of one array, for no record has arrays.
+const std::string& snapshot_file() {
+  static const std::string one = [] {
+    const std::string file = (run_folder() / "one.snapshot").string();
+    const pliant::elastic::SnapshotHeader header{7, "00ff", "lr", "run-1", "w u8[2]\n"};
+    REQUIRE(pliant::elastic::write_snapshot(file, header, [](std::ostream& out) { out << "ab"; }).has_value());
+    return file;
+  }();
+  return one;
+}
+
+int32_t export_snapshot(Player& p) {
+  auto* const options = p.room<pliant_export_options_t>();
+  const int64_t step = p.number();
+  if (options != nullptr) {
+    options->flags = p.once_in(9) ? 0xff : static_cast<uint32_t>(p.below(4));
+    options->step = p.once_in(4) ? &step : nullptr;
+  }
+  const std::string to = (run_folder() / (p.once_in(9) ? "none/made" : "made")).string();
+  const std::string from = p.once_in(2) ? some_run(p) : snapshot_file();
+  return pliant_export_snapshot(some_name(p, from), options, p.once_in(9) ? nullptr : to.c_str(),
+                                p.room<pliant_exported_t>(), p.error());
 }
 
 /// Commits the next step, as a rank that computed all of it, or rows of another batch, or as a group that there is not.
@@ -526,6 +552,7 @@ Calls calls_of_data_and_devices() {
       PLIANT_CALL(pliant_compare_runs, some_name(p, some_run(p)), some_name(p, some_run(p)),
                   p.place<pliant_comparison_t>()),
       FREE(pliant_comparison_free),
+      {"pliant_export_snapshot", &export_snapshot},
       PLIANT_CALL(pliant_comparison_look, p.handle<pliant_comparison_t>(), p.room<pliant_comparison_view_t>()),
       PLIANT_CALL(pliant_adamw, some_update(p)),
       WORK(pliant_stream_adamw, p.handle<pliant_stream_t>(), some_update(p)),

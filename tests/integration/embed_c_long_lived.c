@@ -1,4 +1,6 @@
-/* The sample embed_c calls this in place of pliant_session_commit: what programs that run for days say and ask. */
+/* The sample embed_c calls these in place of pliant_session_next and pliant_session_commit: what programs that run for
+ * days say and ask. */
+#undef pliant_session_next
 #undef pliant_session_commit
 #include <math.h>
 #include <pliant.h>
@@ -6,7 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+int32_t next_of_long_lived(pliant_session_t* session, pliant_step_t* step, pliant_error_t* error);
 int32_t commit_of_long_lived(pliant_session_t* session, pliant_committed_t* committed, pliant_error_t* error);
+
+enum { kLooksAhead = 3, kMostSteps = 100, kMostMicroBatches = 32, kBestSteps = 6 };
+
+/* What was said last of a step that would come: copied, for it is lent until the next step only. */
+typedef struct foretold {
+  int is_there;
+  int64_t index;
+  int64_t shares;
+  int64_t epoch;
+  int64_t index_in_epoch;
+  uint64_t digest; /* of the rows: sequences and their order */
+  uint64_t micro_batch_count;
+  int64_t micro_batches[2 * kMostMicroBatches];
+} foretold;
+
+static foretold of_steps[kMostSteps]; /* by index */
+static int64_t step_in_hand = -1;
+static int as_foretold, shared_out_anew;
 
 static void expect(int is_so, const char* what) {
   if (is_so) return;
@@ -24,14 +45,56 @@ static void after_snapshot(void* context, int64_t step, const char* file, const 
   fprintf(stderr, "embed_c_long_lived: wrote a snapshot\n");
 }
 
+static foretold as_said(const pliant_step_t* step, pliant_error_t* error) {
+  pliant_batch_view_t view = PLIANT_INIT(pliant_batch_view_t);
+  expect(pliant_batch_look(step->batch, &view, error) == PLIANT_OK && view.sequences > 0, "a batch");
+  expect(step->micro_batch_count <= kMostMicroBatches, "more micro-batches than a batch has rows");
+  foretold said = {1, step->index, step->shares, view.epoch, view.index, view.digest, step->micro_batch_count, {0}};
+  if (step->micro_batch_count > 0)
+    memcpy(said.micro_batches, step->micro_batches, 2 * step->micro_batch_count * sizeof(int64_t));
+  return said;
+}
+
 static void look_ahead(pliant_session_t* session, pliant_error_t* error) {
   pliant_step_t next = PLIANT_INIT(pliant_step_t);
   expect(pliant_session_coming(session, 0, &next, error) == PLIANT_INVALID_ARGUMENT, "0 steps ahead");
-  expect(pliant_session_coming(session, 1, &next, error) == PLIANT_OK, "a step ahead");
-  if (next.batch == NULL) return; /* the last one of an epoch */
-  pliant_batch_view_t view = PLIANT_INIT(pliant_batch_view_t);
-  expect(pliant_batch_look(next.batch, &view, error) == PLIANT_OK && view.sequences > 0, "its batch");
-  expect(next.index > 0 && next.shares > 0 && next.world_size > 0 && next.rank < next.world_size, "its numbers");
+  for (int64_t ahead = 1; ahead <= kLooksAhead; ++ahead) {
+    expect(pliant_session_coming(session, ahead, &next, error) == PLIANT_OK, "steps ahead");
+    if (next.batch == NULL) return; /* past the last one */
+    expect(next.index == step_in_hand + ahead && next.index < kMostSteps, "another step than so many ahead");
+    expect(next.shares > 0 && next.world_size > 0 && next.rank < next.world_size, "its numbers");
+    of_steps[next.index] = as_said(&next, error);
+  }
+}
+
+/* The batch is what was foretold in any case, the rows of this rank where nothing was shared out anew. */
+static void compare_with_foretold(const pliant_step_t* step, pliant_error_t* error) {
+  if (step->index >= kMostSteps || !of_steps[step->index].is_there) return;
+  const foretold* const said = &of_steps[step->index];
+  const foretold came = as_said(step, error);
+  expect(came.index == said->index && came.epoch == said->epoch && came.index_in_epoch == said->index_in_epoch,
+         "a step is elsewhere than was foretold");
+  expect(came.digest == said->digest, "a step has another batch than was foretold");
+  if (came.shares != said->shares) {
+    ++shared_out_anew;
+    return;
+  }
+  expect(came.micro_batch_count == said->micro_batch_count &&
+             memcmp(came.micro_batches, said->micro_batches, sizeof(came.micro_batches)) == 0,
+         "a step has other rows than were foretold, and nobody said so");
+  ++as_foretold;
+}
+
+int32_t next_of_long_lived(pliant_session_t* session, pliant_step_t* step, pliant_error_t* error) {
+  const int32_t status = pliant_session_next(session, step, error);
+  if (status != PLIANT_OK) return status;
+  if (step->batch == NULL) {
+    fprintf(stderr, "embed_c_long_lived: %d steps as foretold, %d shared out anew\n", as_foretold, shared_out_anew);
+    return status;
+  }
+  step_in_hand = step->index;
+  compare_with_foretold(step, error);
+  return status;
 }
 
 static void scale_groups(pliant_session_t* session, pliant_error_t* error) {
@@ -72,6 +135,8 @@ int32_t commit_of_long_lived(pliant_session_t* session, pliant_committed_t* comm
   if (status != PLIANT_OK || !committed->is_committed) return status;
   expect(pliant_session_metric(session, "late", 1, 1, PLIANT_METRIC_SUM, error) == PLIANT_FAILED_PRECONDITION, "late");
   expect(pliant_session_evaluated(session, "quality", 3, 1, PLIANT_METRIC_MEAN, error) == PLIANT_OK, "a result");
+  const double distance = fabs((double)(step_in_hand + 1 - kBestSteps)); /* the least is that of no last step */
+  expect(pliant_session_evaluated(session, "distance", distance, 1, PLIANT_METRIC_MEAN, error) == PLIANT_OK, "another");
   double quality = 7;
   int64_t step = 7;
   expect(pliant_session_last_evaluation(session, "quality", &quality, &step, error) == PLIANT_OK, "what was found");

@@ -18,6 +18,8 @@
 
 #include "integration/given_rows.hpp"
 #include "integration/job_runner.hpp"
+#include "pliant.h"
+#include "sharded/files/safetensors.hpp"
 
 using namespace pliant::test;
 
@@ -101,6 +103,17 @@ int exit_code_of(pid_t pid) {
   int status = 0;
   REQUIRE(::waitpid(pid, &status, 0) == pid);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// The bytes of a tensor of a .safetensors file.
+std::string tensor_of(const std::string& file, const char* name) {
+  const auto reader = pliant::sharded::SafetensorsReader::open(file);
+  REQUIRE(reader.has_value());
+  const pliant::sharded::Tensor* const tensor = reader->find(name);
+  REQUIRE(tensor != nullptr);
+  std::string bytes(tensor->bytes, '\0');
+  REQUIRE(reader->read(*tensor, 0, tensor->bytes, bytes.data()).has_value());
+  return bytes;
 }
 
 void check_variant(const char* program) {
@@ -213,7 +226,54 @@ TEST_CASE("a trainer in C says what it is busy with, gives metrics and results, 
   CHECK(ended.summary["metrics"]["half"] == 0.5);
   CHECK(ended.summary["metrics"]["ranks"] == 2);
   CHECK(ended.summary["evaluations"].size() == 12);
-  CHECK(has(read_all((job.latest() / "logs" / "rank-0.log").string()), "wrote a snapshot"));
+  const std::string log = read_all((job.latest() / "logs" / "rank-0.log").string());
+  CHECK(has(log, "wrote a snapshot"));
+  CHECK(has(log, ": 11 steps as foretold, 0 shared out anew\n"));  // all but the first one
+}
+
+TEST_CASE("the steps that a trainer in C was foretold come also where a rank is killed, then maybe with other rows") {
+  JobRunner job;
+  job.config(variant_config("embed_c_long_lived"));
+  const Ended ended = job.run_json({"--set", "lr.groups.head=0.1", "--inject", "kill:rank=1,step=5,at=vote"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.summary["restarts"] == 1);
+  const std::string log = read_all((job.latest() / "logs" / "rank-0.log").string());
+  CHECK(has(log, " shared out anew\n"));
+  CHECK_FALSE(has(log, " 0 shared out anew\n"));
+}
+
+TEST_CASE(
+    "the best snapshot of a job is exported in C: its tensors are those of the best step, which is not the last") {
+  JobRunner job;
+  job.config(variant_config("embed_c_long_lived",
+                            "workers = 2\nsnapshot_every = 3\nkeep_snapshots = 1\nkeep_best = \"distance\""));
+  const Ended ended = job.run_json({"--set", "lr.groups.head=0.1"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  REQUIRE(ended.summary["steps"] == 12);
+  const std::string run = job.latest().string();
+  const std::string best = (job.folder() / "best.safetensors").string();
+  pliant_export_options_t options = PLIANT_INIT(pliant_export_options_t);
+  options.flags = PLIANT_EXPORT_BEST;
+  pliant_exported_t exported = PLIANT_INIT(pliant_exported_t);
+  REQUIRE(pliant_export_snapshot(run.c_str(), &options, best.c_str(), &exported, nullptr) == PLIANT_OK);
+  CHECK(exported.step == 6);
+  CHECK(exported.value == 0);
+  CHECK(exported.tensors == 2);
+
+  // What a job that ends after the best step ends with: weights and momentum, one behind the other.
+  JobRunner shorter;
+  shorter.config(embed_config("workers = 1\nmax_steps = 6"));
+  REQUIRE(shorter.run_json().exit_code == 0);
+  const std::string state = shorter.snapshot();
+  REQUIRE(state.size() > exported.bytes);
+  CHECK(tensor_of(best, "weights") + tensor_of(best, "momentum") == state.substr(state.size() - exported.bytes));
+
+  const std::string newest = (job.folder() / "newest.safetensors").string();
+  REQUIRE(pliant_export_snapshot(run.c_str(), nullptr, newest.c_str(), &exported, nullptr) == PLIANT_OK);
+  CHECK(exported.step == 12);
+  CHECK(tensor_of(newest, "weights") != tensor_of(best, "weights"));
 }
 
 TEST_CASE("the trainer in C that is killed at every point of a step ends with the same bits") {

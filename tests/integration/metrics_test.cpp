@@ -101,6 +101,21 @@ TEST_CASE("metrics and evaluations are in the summary and in the report, and the
   CHECK(has(table.out, "evaluated 4 times, last after step 20"));
 }
 
+TEST_CASE("the line of a step has the metrics of that step and the last evaluation before it") {
+  JobRunner job;
+  configure(job, 2, "max_steps = 20");
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const size_t at = ended.err.find("step 20/20  loss ");
+  REQUIRE(at != std::string::npos);
+  const std::string line = ended.err.substr(at, ended.err.find('\n', at) - at);
+  const Course course = course_of(job);
+  CHECK(has(line, "  rows 8  "));
+  CHECK(has(line, fmt::format("  loss_of_row {:.4g}  ", course.metrics.at(19).at("loss_of_row"))));
+  CHECK(has(line, fmt::format("  loss_of_sequence {:.4g} at 15", course.results.at(15).at("loss_of_sequence"))));
+}
+
 TEST_CASE("a job ends early when ranks find the state good enough, at the same step at every number of workers") {
   const double target = undisturbed().results.at(10).at("loss_of_sequence") * (1 + 1e-9);
   for (const int workers : {1, 4}) {
@@ -161,6 +176,57 @@ TEST_CASE("the best snapshot is kept beside the newest ones, and the summary say
     const auto files = std::filesystem::directory_iterator(job.latest() / "snapshots");
     CHECK(std::distance(begin(files), end(files)) == (best["file"] == ended.summary["snapshot"] ? 1 : 2));
   }
+}
+
+TEST_CASE("pliant snapshot export --best writes the model of the best step of a job, and without it that of the last") {
+  JobRunner job;
+  configure(job, 2, "snapshot_every = 5\nkeep_snapshots = 1\nkeep_best = \"loss_of_sequence\"\nbest_is = \"most\"");
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const auto step = ended.summary["best_snapshot"]["step"].get<int64_t>();
+  REQUIRE(step < ended.summary["steps"].get<int64_t>());
+  const std::string best = (job.folder() / "best.safetensors").string();
+  const std::vector<std::string> exports{"snapshot", "export", job.latest().string(), "-o", best};
+  const auto with = [&exports](std::vector<std::string> more) {
+    more.insert(more.begin(), exports.begin(), exports.end());
+    return more;
+  };
+  Ended shown = job.run(with({"--best", "--json"}));
+  INFO(shown.err);
+  REQUIRE(shown.exit_code == 0);
+  CHECK(shown.summary["step"] == step);
+  CHECK(shown.summary["best"]["metric"] == "loss_of_sequence");
+  CHECK(shown.summary["best"]["value"] == ended.summary["best_snapshot"]["value"]);
+  CHECK(shown.summary["tensors"] == 1);
+
+  // What a job that ends after the best step ends with: the array of weights, then as much that is no array.
+  JobRunner shorter;
+  configure(shorter, 1, fmt::format("max_steps = {}", step));
+  REQUIRE(shorter.run_json().exit_code == 0);
+  const std::string state = shorter.snapshot();
+  const auto bytes = shown.summary["bytes"].get<size_t>();
+  REQUIRE(state.size() > 2 * bytes);
+  const std::string file = read_all(best);
+  CHECK(file.substr(file.size() - bytes) == state.substr(state.size() - 2 * bytes, bytes));
+
+  shown = job.run(exports);
+  CHECK(shown.exit_code == 2);
+  CHECK(has(shown.err, "best.safetensors exists already; choose another name, or overwrite it with --force"));
+  CHECK(read_all(best) == file);
+  shown = job.run(with({"--force"}));
+  CHECK(shown.exit_code == 0);
+  CHECK(has(shown.out, fmt::format("after {} steps", ended.summary["steps"].get<int64_t>())));
+  CHECK_FALSE(has(shown.out, "best by"));
+  CHECK(read_all(best) != file);
+  shown = job.run(with({"--force", "--best"}));
+  CHECK(has(shown.out, "best by   loss_of_sequence"));
+  CHECK(read_all(best) == file);
+  shown = shorter.run({"snapshot", "export", shorter.latest().string(), "-o", best, "--force", "--best"});
+  CHECK(shown.exit_code == 2);
+  CHECK(has(shown.err, "its [run] keep_best is not set"));
+  CHECK(job.run(with({"--force", "--best", "--step", "5"})).exit_code == 2);
+  CHECK(read_all(best) == file);
 }
 
 TEST_CASE("the program hears of each snapshot before and after it, and what fails there costs that snapshot alone") {

@@ -846,6 +846,37 @@ typedef struct pliant_comparison_view_t {
 PLIANT_API int32_t pliant_comparison_look(const pliant_comparison_t* comparison, pliant_comparison_view_t* view,
                                           pliant_error_t* error); /* [any] */
 
+enum {
+  PLIANT_EXPORT_BEST = 1,   /* the snapshot with the best value of [run] keep_best */
+  PLIANT_EXPORT_REPLACE = 2 /* a file that is there already may be replaced */
+};
+typedef struct pliant_export_options_t {
+  uint32_t struct_size;
+  uint32_t flags;      /* PLIANT_EXPORT_... */
+  const int64_t* step; /* the snapshot with so many committed steps; NULL: the newest that is there */
+} pliant_export_options_t;
+typedef struct pliant_exported_t {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t step;    /* committed steps that the snapshot holds */
+  double value;    /* of [run] keep_best, for which it is the best one; NaN where that was not asked for */
+  int64_t tensors; /* that were written */
+  uint64_t bytes;  /* of their elements */
+} pliant_exported_t;
+/* Writes a snapshot of the run in the directory `from` to `file`, a .safetensors file, whole or not at all: of a
+ * sharded job its parameters, f32 and by name, of another one all arrays of its state. Its metadata have run_id and
+ * step and, of the best one, metric and value. `options` may be NULL: the newest snapshot, and no file is replaced.
+ * `from` may be a snapshot file, too, of which nothing is chosen. Changes nothing in the run; a job may be at work
+ * there. `exported` may be NULL.
+ *
+ * PLIANT_NOT_FOUND where there is no such run, snapshot or folder, or no snapshot has a value of keep_best;
+ * PLIANT_FAILED_PRECONDITION where the run keeps no best one, the snapshot has no arrays, `file` is there already, or
+ * this user may not write it; PLIANT_INVALID_ARGUMENT where the best one and that of a step were both asked for. Each
+ * of these has exit code 2, but for an argument that is NULL. PLIANT_DATA_LOSS for a damaged snapshot or ledger,
+ * PLIANT_RESOURCE_EXHAUSTED for a full disk. [any] */
+PLIANT_API int32_t pliant_export_snapshot(const char* from, const pliant_export_options_t* options, const char* file,
+                                          pliant_exported_t* exported, pliant_error_t* error);
+
 /* ---- Session: a worker's side of an elastic job. `pliant run` starts the program, resizes it in place and carries it
  * through deaths. All calls on a session come from one thread; its own threads end every wait when the group changes.
  *

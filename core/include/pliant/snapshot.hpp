@@ -56,9 +56,10 @@ struct SnapshotExport {
 /// ShardedModel::export_safetensors writes them; of another one all arrays of its TrainingState. Its metadata have
 /// `run_id` and `step` and, of the best one, `metric` and `value`.
 ///
-/// `replace`: an existing file may be replaced. Throws (kInput) kNotFound where there is no such run or snapshot,
-/// kFailedPrecondition where the run keeps no best one or the snapshot has no arrays, kInvalidArgument for a choice
-/// that cannot be made; kDataLoss for a damaged snapshot or ledger; what writing a file throws.
+/// `replace`: an existing file may be replaced. Throws (kInput) kNotFound where there is no such run or snapshot, or no
+/// snapshot has a value of keep_best, kFailedPrecondition where the run keeps no best one, the snapshot has no arrays
+/// or there is a file already, kInvalidArgument for a choice that cannot be made and for a file without a name;
+/// kDataLoss for a damaged snapshot or ledger; what writing a file throws.
 SnapshotExport export_snapshot(const std::filesystem::path& from, const SnapshotChoice& which,
                                const std::filesystem::path& file, bool replace = false);
 

@@ -1,6 +1,8 @@
-// The state in a snapshot, into memory of the program.
+// The state in a snapshot, into memory of the program or into a file of tensors.
+#include <filesystem>
 #include <istream>
 #include <iterator>
+#include <optional>
 
 #include "bindings.hpp"
 #include "failure.hpp"
@@ -70,11 +72,33 @@ nb::bytes load(const nb::object& file, const nb::object& place) {
   return nb::bytes(rest.data(), rest.size());
 }
 
+int64_t export_to(const nb::object& run, const nb::object& file, bool best, std::optional<int64_t> step, bool replace) {
+  const std::filesystem::path from = path_from(run);
+  const std::filesystem::path to = path_from(file);
+  return without_gil([&] { return export_snapshot(from, {best, step}, to, replace).step; });
+}
+
+// What help() says in Python.
+constexpr const char* kDocOfExport =
+    R"(Writes a snapshot of a run to `file`, a .safetensors file, whole or not at all, and returns the number of committed
+steps that it holds.
+
+`run` is the directory of the run, such as pliant-runs/NAME/latest, at which a job may be at work. The newest snapshot
+is taken, or the best one by [run] keep_best, or the one with `step` committed steps. `run` may be a snapshot file, too,
+of which nothing is chosen. The file has all arrays of the state by name, of a job in shards its parameters in float32;
+its metadata say run and step and, of the best one, metric and value.
+
+Raises Error: NOT_FOUND where there is no such run, snapshot or folder, or no snapshot has a value of keep_best;
+FAILED_PRECONDITION where the run keeps no best one, the snapshot has no arrays, or `file` is there already and may not
+be replaced; DATA_LOSS for a damaged snapshot.)";
+
 }  // namespace
 
 void bind_snapshot(nb::module_& module) {
   using namespace nb::literals;
   module.def("_load_snapshot", &load, "file"_a, "place"_a);
+  module.def("export_snapshot", &export_to, "run"_a, "file"_a, nb::kw_only(), "best"_a = false, "step"_a = nb::none(),
+             "replace"_a = false, kDocOfExport);
 }
 
 }  // namespace pliant::python

@@ -77,8 +77,8 @@ class RunSearch {
     const RunOptions run = Config::open(directory_.config(), {}, as_resolved).run();
     if (run.keep_best.empty()) {
       refuse_export(Status::kFailedPrecondition,
-                    fmt::format("the run in {} keeps no best snapshot: its [run] keep_best is not set. Without --best "
-                                "the newest one is exported; set keep_best in the next run",
+                    fmt::format("the run in {} keeps no best snapshot: its [run] keep_best is not set. Take the newest "
+                                "one, or set keep_best in the next run",
                                 directory_.path().string()));
     }
     std::optional<BestSnapshot> found =
@@ -126,6 +126,16 @@ FoundSnapshot find_snapshot(const fs::path& from, const SnapshotChoice& which) {
                   fmt::format("{} is a file; only of the directory of a run can a snapshot be chosen", from.string()));
   }
   return {from, {}, {}};
+}
+
+/// Before anything is read, for a state may be large. Whether somebody else writes there meanwhile is seen at the end.
+void require_new(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return;  // of all else the writer knows better what to say
+  refuse_export(
+      Status::kFailedPrecondition,
+      fmt::format("{} exists already; choose another name, or overwrite it with --force (in a program: replace)",
+                  file.string()));
 }
 
 /// A tensor and how many bytes of the state lie between the one before it and this.
@@ -180,7 +190,9 @@ Result<> copy_parts(std::istream& in, const std::vector<ExportedPart>& parts, sh
 }  // namespace
 
 SnapshotExport export_snapshot(const fs::path& from, const SnapshotChoice& which, const fs::path& file, bool replace) {
+  if (file.empty()) refuse_export(Status::kInvalidArgument, "the name of the file to write is empty");
   const FoundSnapshot found = find_snapshot(from, which);
+  if (!replace) require_new(file);
   SnapshotExport made;
   made.snapshot = found.file;
   made.best = found.best;
@@ -194,7 +206,7 @@ SnapshotExport export_snapshot(const fs::path& from, const SnapshotChoice& which
     if (parts->empty()) {
       return failed(Status::kFailedPrecondition,
                     fmt::format("the snapshot {} has no arrays: its program writes its state as one piece. What "
-                                "TrainingState::arrays names can be exported",
+                                "a state names as arrays can be exported",
                                 found.file.string()),
                     Origin::kInput);
     }

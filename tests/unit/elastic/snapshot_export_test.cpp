@@ -155,6 +155,7 @@ TEST_CASE("a run or snapshot that is not there, or cannot be chosen, is refused 
   for (int64_t step : {1, 3}) std::filesystem::remove(run.snapshot(step));
   CHECK(contains(refused(Status::kNotFound, run.path(), {}), "has no snapshot; [run] snapshot_every has a job write"));
   CHECK(contains(refused(Status::kNotFound, run.path(), {true, {}}), "has a finite value of valid"));
+  CHECK(contains(refusal_of(Status::kInvalidArgument, [&] { export_snapshot(run.path(), {}, ""); }), "is empty"));
   const Run other("seed = 2");
   CHECK(contains(refused(Status::kFailedPrecondition, other.path(), {true, {}}), "its [run] keep_best is not set"));
   CHECK(run.names() == std::vector<std::string>{"config.toml", "ledger.jsonl", "snapshots"});
