@@ -1,11 +1,12 @@
 """what a program does wrong with a session is named, and the job loses nothing by it."""
 import os
+import re
 import subprocess
 import sys
 
 import elastic_jobs
 import pytest
-from elastic_jobs import check_whole
+from elastic_jobs import check_said, check_whole
 
 import pliant
 
@@ -13,12 +14,6 @@ import pliant
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     return elastic_jobs.reference_of(tmp_path_factory.mktemp("elastic"))
-
-
-def check_said(job, *lines):
-    """The worker printed these lines, which say what was as it should be, and nothing else of that kind."""
-    said = [line for line in job.said.splitlines() if line.startswith("CHECK ")]
-    assert said == [f"CHECK {line} True" for line in lines], job.err + job.said
 
 
 def test_without_an_agent_there_is_no_session():
@@ -276,6 +271,62 @@ def test_a_program_may_end_in_the_midst_of_a_step(tmp_path, reference, leave, le
         assert left in job.said and job.said.count("Traceback") == 1
 
 
+# Whoever leaves has two loaders with a thread each in the midst of a sample that never ends: one waits, the other is at work. The other thread of each
+# loader waits for it.
+READING = """
+    inside = threading.Semaphore(0)
+
+    class Texts:
+        def __init__(self, step, stay):
+            self.own, self.stay = {int(i) for rows in step.micro_batches for i in step.batch.ids_of(rows)}, stay
+
+        def __getitem__(self, item):
+            if int(item) not in self.own:  # read ahead
+                inside.release()
+                self.stay(item)
+            return item
+
+    def wait(item):
+        threading.Event().wait()
+
+    def work(item):
+        while pathlib.Path("worker.py").read_bytes():
+            assert item.row >= 0 and item.position
+
+    def leave(step):
+        reading = [session.loader(Texts(step, stay), num_workers=2, prefetch=8).of(step) for stay in (wait, work)]
+        for batches in reading:
+            next(batches)
+            inside.acquire()
+        if step.index == 3:
+            raise ValueError("a loss")
+        if step.index == 5:
+            sys.kept = session, step, reading  # until the interpreter ends
+        sys.exit()
+
+    session.start(LENGTHS, state=toy)
+    for step in session:
+        add_all(step, toy)
+        if step.index in (3, 5, 7) and is_first(f"step-{step.index}"):
+            leave(step)
+        if committed := step.commit():
+            toy.apply(committed.gradient, step.learning_rate)
+        if step.index == 8:
+            break
+    go_on(session, toy)
+"""
+
+
+def test_a_program_may_end_while_threads_of_its_loader_read(tmp_path, reference):
+    options = ["--set", "elasticity.exact.min_gpus=2"]  # so that each of them comes in time
+    job = elastic_jobs.run(tmp_path / "job", READING, workers=2, options=options, leaves_memory=True)
+    check_whole(job, reference, 2)
+    assert job.summary["restarts"] == 3, job.err
+    ends = [re.sub(r"rank \d \(worker \d\) ", "", line) for line in job.err.splitlines() if line.startswith("warning: ")]
+    assert ends == ["warning: exited with code 1: ValueError: a loss", *["warning: exited with code 0 before the job was done"] * 2], job.err
+    assert job.said.count("Traceback") == 1 and "ValueError: a loss" in job.said and "Fatal" not in job.said, job.said
+
+
 UNAPPLIED = """
     class Failing(Toy):
         def committed(self, step, committed):
@@ -305,35 +356,6 @@ def test_a_worker_whose_update_was_not_made_takes_no_further_step(tmp_path, refe
 
 
 INTERRUPTED = """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    main = threading.get_ident()
-
-    def interrupted(call):
-        '''Interrupts it where it gives the lock of the interpreter back: in its wait. Gives what it returned, or None.'''
-        go, ready = threading.Event(), threading.Event()
-
-        def interrupt():
-            ready.set()
-            go.wait()
-            signal.pthread_kill(main, signal.SIGINT)
-
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1000)  # another thread runs when this one waits, and at no other time
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        ready.wait()
-        returned = []
-        try:
-            go.set()
-            returned.append(call())
-            thread.join()
-            print("CHECK no-interrupt")
-        except KeyboardInterrupt:
-            pass
-        thread.join()
-        sys.setswitchinterval(interval)
-        return returned[0] if returned else None
-
     if is_first():
         interrupted(lambda: session.start(LENGTHS, state=toy))
         started = refused(lambda: session.start(LENGTHS, state=toy), pliant.Status.FAILED_PRECONDITION, "twice")
@@ -358,3 +380,21 @@ def test_an_interrupt_of_the_programs_own_handler_comes_out_of_each_wait(tmp_pat
     check_whole(job, reference)
     check_said(job, "started", "next", "commit")
     assert job.summary["restarts"] == 1
+
+
+NEVER_SAVED = """
+    class Never(Toy):
+        def save(self):
+            raise ValueError("no room for it")
+
+    session.start(LENGTHS, state=Never())
+    for step in session:
+        pass
+"""
+
+
+def test_a_job_whose_state_nobody_can_give_ends_with_the_failure_of_who_holds_it(tmp_path):
+    job = elastic_jobs.run(tmp_path / "job", NEVER_SAVED, workers=2)
+    assert job.code == 1 and job.summary["steps"] == 0, job.err
+    reason = r"no workers are left; .* holds a part of a state that no worker holds completely: rank 0 \(worker \d\) exited .*: ValueError: no room for it"
+    assert re.fullmatch(reason, job.summary["reason"]), job.summary["reason"]

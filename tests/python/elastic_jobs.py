@@ -1,10 +1,13 @@
 """Jobs of `pliant run` whose workers are programs in Python: what tests start, and the toy that their workers train."""
+import gc
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import types
 
 import numpy
@@ -105,6 +108,42 @@ def refused(call, status, *words):
     return f"returned {returned!r}"
 
 
+def interrupted(call, then=None, when=lambda: True):
+    """Interrupts `call` by a handler of the program's own, where it gives the lock of the interpreter back: in its wait. The signal comes once `when` is
+    true, and `then` runs behind it, both on a thread of their own. Gives what `call` returned, or None where the interrupt came before that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    main, go, ready = threading.get_ident(), threading.Event(), threading.Event()
+
+    def interrupt():
+        ready.set()
+        go.wait()
+        while not when():
+            pass
+        signal.pthread_kill(main, signal.SIGINT)
+        if then is not None:
+            then()
+
+    gc.collect()
+    gc.disable()  # what is raised while garbage is collected comes out nowhere
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # another thread runs when this one waits, and at no other time
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    ready.wait()
+    returned, came = [], False
+    try:
+        go.set()
+        returned.append(call())
+        thread.join()
+    except KeyboardInterrupt:
+        came = True
+    thread.join()
+    sys.setswitchinterval(interval)
+    gc.enable()
+    assert came, "no interrupt came"
+    return returned[0] if returned else None
+
+
 PLAIN = """
     session.start(LENGTHS, state=toy)
     go_on(session, toy)
@@ -122,12 +161,12 @@ def python_path():
     return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(pathlib.Path(__file__).parent)]))
 
 
-def run(folder, work=PLAIN, *, workers=1, options=(), settings="", env=None, main=MAIN, leaves_memory=False):
+def run(folder, work=PLAIN, *, workers=1, options=(), settings="", env=None, main=MAIN, config=CONFIG, leaves_memory=False):
     """Runs a job in `folder`, whose workers do `work` with `session` and `toy`. Gives exit code, summary, stderr, what each worker has ended with,
     and what the workers wrote. `leaves_memory`: at the end of a process it may hold what nobody can free."""
     folder.mkdir(exist_ok=True)
     (folder / "worker.py").write_text(main.format(work=textwrap.indent(textwrap.dedent(work), "    ")))
-    (folder / "pliant.toml").write_text(CONFIG.format(run=f"workers = {workers}\n{settings}"))
+    (folder / "pliant.toml").write_text(config.format(run=f"workers = {workers}\n{settings}"))
     for file in folder.glob("weights-*"):
         file.unlink()
     program = pathlib.Path(os.environ["PLIANT_TEST_BIN"]) / "pliant"
@@ -153,6 +192,18 @@ def check_whole(job, reference, workers=None):
     assert job.weights and set(job.weights) == {reference}, job.err + job.said
     if workers is not None:
         assert len(job.weights) == workers
+
+
+def check_said(job, *lines):
+    """The worker printed these lines, which say what was as it should be, and nothing else of that kind."""
+    said = [line for line in job.said.splitlines() if line.startswith("CHECK ")]
+    assert said == [f"CHECK {line} True" for line in lines], job.err + job.said
+
+
+def said_by(job):
+    """What the workers printed as JSON, by line."""
+    assert job.code == 0, job.err + job.said
+    return [json.loads(line.split(" ", 1)[1]) for line in job.said.splitlines() if line.startswith("SAID ")]
 
 
 def reference_of(folder):

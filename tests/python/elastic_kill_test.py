@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -40,6 +41,41 @@ def test_where_all_are_killed_the_job_goes_back_to_its_snapshot(tmp_path, refere
     kills = [f"--inject=kill:rank={rank},step=13,at=apply" for rank in range(2)]
     job = elastic_jobs.run(tmp_path / "job", workers=2, options=kills, settings="snapshot_every = 5")
     check_whole(job, reference, 2)
+
+
+def test_a_worker_that_dies_while_it_copies_the_state_is_replaced(tmp_path, reference):
+    deaths = ["--inject=kill:rank=1,step=5", "--inject=kill:rank=1,step=5,at=copy"]
+    job = elastic_jobs.run(tmp_path / "job", workers=2, options=["--set", "elasticity.exact.min_gpus=2", *deaths])  # so that no step is made without it
+    check_whole(job, reference, 2)
+    assert job.summary["restarts"] == 2 and "did not happen" not in job.err, job.err
+
+
+LAST = STEPS - 1
+ENDS = {"commit": ["rank=0"], "snapshot": ["rank=0"], "apply-of-all": ["rank=0", "rank=1"]}
+if IS_THOROUGH:
+    ENDS.update({"vote": ["rank=0"], "apply": ["rank=0"], "commit-of-all": ["rank=0", "rank=1"]})
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_whoever_dies_in_the_last_step_the_snapshot_that_the_job_ends_with_is_written(tmp_path, reference, end):
+    deaths = [f"--inject=kill:{rank},step={LAST},at={end.partition('-')[0]}" for rank in ENDS[end]]
+    job = elastic_jobs.run(tmp_path / "job", workers=2, options=deaths, settings="snapshot_every = 7")
+    check_whole(job, reference)
+    assert job.err.count("injected kill of ") == len(deaths) and "did not happen" not in job.err, job.err
+    assert ("2 ranks from step 14" in job.err) == end.endswith("-of-all"), job.err  # nobody has the state, but a snapshot
+    assert job.summary["snapshot"] == f"snapshots/step-{STEPS:08}.snapshot"
+    newest, older = (pathlib.Path(job.summary["directory"], f"snapshots/step-{step:08}.snapshot").read_bytes() for step in (STEPS, 14))
+    assert reference in newest and reference not in older
+
+
+@pytest.mark.parametrize(("at", "step", "kept"), [("vote", 13, 10), ("commit", LAST, 15)])
+def test_a_job_whose_agent_is_killed_goes_on_from_its_snapshot_at_another_size(tmp_path, reference, at, step, kept):
+    folder, settings = tmp_path / "job", "snapshot_every = 5"
+    killed = elastic_jobs.run(folder, workers=2, options=[f"--inject=kill:agent,step={step},at={at}"], settings=settings)
+    assert killed.code == -signal.SIGKILL and not killed.weights, killed.err
+    resumed = elastic_jobs.run(folder, workers=1, options=["--resume"], settings=settings)
+    check_whole(resumed, reference, 1)
+    assert resumed.summary["resumed_from"] == kept and resumed.summary["steps_this_run"] == STEPS - kept
 
 
 STOPPED = """

@@ -1,10 +1,13 @@
 """a loader of an elastic job reads ahead, keeps what it has read where rows move, and says which row could not be read."""
 import os
+import pathlib
+import signal
 import threading
 import types
 
 import pytest
 from conftest import CUT, toml
+from elastic_jobs import interrupted
 
 WAIT = 60  # seconds, until a test fails
 
@@ -157,6 +160,60 @@ def test_pieces_of_sequences_come_with_their_items(pliant):
     end = batch.offsets[4]
     assert found == [(int(i), (int(first), int(count), bool(last))) for i, first, count, last in
                      zip(batch.ids[:end], batch.first_tokens[:end], batch.token_counts[:end], batch.is_last[:end])]
+
+
+@pytest.fixture
+def keeps_handler():
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_comes_out_of_the_wait_for_a_thread_that_reads_and_what_it_reads_is_kept(job, keeps_handler):
+    slow, _ = job.expected(range(4, 5))[0]  # of the second micro-batch
+    goes_on, is_read_to_its_end = threading.Event(), []
+
+    class Slow(Texts):
+        def __getitem__(self, item):
+            made = super().__getitem__(item)
+            if int(item) == slow:
+                is_read_to_its_end.append(goes_on.wait(WAIT))
+            return made
+
+    texts = Slow()
+    loader = loader_of(job, texts, num_workers=1)
+    batches = loader.of(job.step())
+    next(batches)
+    texts.wait_for(len(job.expected(range(0, 4))) + 1)  # the thread is at the slow one
+    job.coming = lambda ahead: None  # which else gives the lock of the interpreter back before the loader waits
+    own = pathlib.Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+    is_asleep = lambda: own.read_text().rpartition(") ")[2].startswith("S")  # noqa: E731 before that a wait of Python's misses a signal
+    assert interrupted(lambda: next(batches), when=is_asleep) is None
+    assert is_read_to_its_end == []
+    goes_on.set()
+    assert list(loader.of(job.step())) == [job.expected(range(0, 4)), job.expected(range(4, 6))]
+    counts = [texts.asked.count(one) for one in job.expected(range(0, 6))]
+    assert is_read_to_its_end == [True] and counts == [1] * len(counts)
+
+
+def test_an_interrupt_of_a_read_is_no_error_of_the_sample_which_is_read_again(job, keeps_handler):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    first, once = job.expected(range(0, 1))[0], iter([signal.SIGINT])
+
+    class Interrupted(Texts):
+        def __getitem__(self, item):
+            made = super().__getitem__(item)
+            for number in once:
+                signal.raise_signal(number)
+            return made
+
+    texts = Interrupted()
+    loader = loader_of(job, texts)
+    with pytest.raises(KeyboardInterrupt):
+        next(loader.of(job.step()))
+    assert texts.asked == [first]
+    assert list(loader.of(job.step())) == [job.expected(range(0, 4)), job.expected(range(4, 6))]
+    assert texts.asked.count(first) == 2
 
 
 @pytest.mark.parametrize(("options", "said"), [({"num_workers": -1}, "num_workers is -1"), ({"prefetch": 0}, "prefetch is 0")])

@@ -1,21 +1,13 @@
 """a session in Python gives batches, takes gradients where they lie, and tells what was measured."""
-import json
-
 import elastic_jobs
 import numpy
 import pytest
-from elastic_jobs import ELEMENTS, check_whole
+from elastic_jobs import ELEMENTS, check_whole, said_by
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     return elastic_jobs.reference_of(tmp_path_factory.mktemp("elastic"))
-
-
-def said_by(job):
-    """What the workers printed as JSON, by line."""
-    assert job.code == 0, job.err + job.said
-    return [json.loads(line.split(" ", 1)[1]) for line in job.said.splitlines() if line.startswith("SAID ")]
 
 
 WAYS = """
