@@ -248,6 +248,10 @@ def session_steps(table, options, folder):
     if not peer.exists():
         table.leave_out("steps of a session", f"{peer} is not built (ninja session_steps)")
         return
+    library = options.build / "core/libpliant_core.a"  # which it is linked to
+    if library.exists() and library.stat().st_mtime > peer.stat().st_mtime:
+        table.leave_out("steps of a session", f"{peer} is of an older build (ninja session_steps)")
+        return
     steps = min(4000, options.sequences // 100)
     (folder / "steps.toml").write_text(STEPS.format(sequences=8 * steps, first=steps // 8), encoding="utf-8")
     commands = {"C++": [peer], "Python": [sys.executable, "-B", pathlib.Path(__file__).with_name("session_steps.py")]}
