@@ -69,12 +69,12 @@ std::string Session::State::digest_of_arrays() const {
 }
 
 std::string Session::State::facts_of_gradient() const {
-  std::string facts = fmt::format("{} elements", program->gradient_size());
+  const std::string size = fmt::format("{} elements", program->gradient_size());
   const std::string layout = program->gradient_layout();
-  if (layout.empty()) return facts;
+  if (layout.empty()) return size;
   data::Digest of_layout;
   of_layout.add(std::string_view(layout));
-  return facts + fmt::format(" of parameters of digest {:016x}", of_layout.value());
+  return fmt::format("{} of parameters of digest {:016x}", size, of_layout.value());
 }
 
 std::string Session::State::digest_of_policies() const {
