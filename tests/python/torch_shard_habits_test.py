@@ -183,14 +183,12 @@ def read_safetensors(file):
     return found
 
 
-def job(folder, workers, coordinator=None):
+def job(folder, first, workers, coordinator=None):
     """What each rank has left."""
     folder.mkdir()
     (folder / "worker.py").write_text(PROGRAM)
     (folder / "pliant.toml").write_text(CONFIG)
-    space = {}
-    exec(PROGRAM, space)  # runs no job
-    write_safetensors(folder / "first.safetensors", dict(space["made"](7).named_parameters()))
+    write_safetensors(folder / "first.safetensors", first)
     sets = [f"run.workers={workers}", f"run.max_steps={STEPS}"] + ([f"coordinator.use={coordinator}"] if coordinator else [])
     command = [BIN / "pliant", "run", "pliant.toml", *(word for one in sets for word in ("--set", one))]
     environment = dict(os.environ, PATH=os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]))
@@ -208,8 +206,11 @@ def made(tmp_path_factory):
     jobs = {"whole": (1,), "planned": (2, "planned")}
     if THOROUGH:
         jobs.update(zero3=(3, "zero3"), eager=(4, "eager"))
+    space = {}
+    exec(PROGRAM, space)  # runs no job
+    first = dict(space["made"](7).named_parameters())
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        found = {name: pool.submit(job, folder / name, *how) for name, how in jobs.items()}
+        found = {name: pool.submit(job, folder / name, first, *how) for name, how in jobs.items()}
     return {name: one.result() for name, one in found.items()}
 
 
