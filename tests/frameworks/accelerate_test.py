@@ -219,3 +219,56 @@ def test_two_processes_with_a_loader_of_packs_see_every_sequence_once(run_ranks)
         2,
     )
     assert sorted(ranks[0][0] + ranks[1][0]) == EVERY and ranks[0][1] == ranks[1][1]
+
+
+JOB = """
+import json, pathlib, torch
+from accelerate import Accelerator
+from conftest import Tokens, sampler_of, sequences
+import pliant
+from pliant.accelerate import PackLoader
+from pliant.torch import LRScheduler
+
+accelerator = Accelerator(cpu=True)
+sampler = sampler_of(accelerator.process_index, accelerator.num_processes)
+model, optimizer = accelerator.prepare(*(lambda made: (made, torch.optim.SGD(made.parameters(), lr=0.05)))(torch.nn.Linear(1, 1)))
+scheduler = LRScheduler(optimizer, pliant.LearningRate(sampler.config), torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5))
+loader = PackLoader(accelerator, sampler, Tokens())
+accelerator.register_for_checkpointing(scheduler)
+found, rates = [], []
+
+
+def train(steps):
+    for batch in loader:
+        found.extend(sequences([batch]))
+        if batch.position[2] != 0:
+            continue
+        scheduler.batch(sampler.size_of(batch))
+        rates.append(scheduler.get_last_lr()[0])
+        accelerator.backward(model(torch.ones(1, 1)).sum())
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+        if len(rates) == steps:
+            return
+
+
+def weights():
+    return [one.tolist() for one in accelerator.unwrap_model(model).state_dict().values()]
+"""
+SAVES = "train({steps}); accelerator.save_state('saved'); print(json.dumps([found, rates, weights()]))"
+LOADS = "accelerator.load_state('saved'); begun = weights(); train(None); print(json.dumps([found, rates, begun]))"
+
+
+def test_what_two_processes_have_saved_goes_on_at_any_number_of_them(run_ranks):
+    """Sequences of the epoch, rates of its steps, and the weights in between."""
+    steps, alone = 3, run_ranks(JOB + "train(None); print(json.dumps([found, rates]))", 1)[0]
+    saved = run_ranks(JOB + SAVES.format(steps=steps), 2)
+    seen = [number for found, _, _ in saved for number in found]
+    assert 0 < len(seen) < len(EVERY) and saved[0][1] == pytest.approx(alone[1][:steps])
+    for world_size in (1, 2, 3):
+        loaded = run_ranks(JOB + LOADS, world_size)
+        assert len(loaded) == world_size
+        assert sorted(seen + [number for found, _, _ in loaded for number in found]) == EVERY
+        for _, rates, begun in loaded:
+            assert rates == pytest.approx(alone[1][steps:]) and begun == saved[0][2]

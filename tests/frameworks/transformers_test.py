@@ -93,7 +93,8 @@ def test_a_checkpoint_without_a_position_is_refused(tmp_path):
 
 def test_two_ranks_see_what_one_sees_and_go_on_from_its_checkpoint(whole, tmp_path, run_ranks):
     _, each, _, _, seen, rates, _ = whole
-    train(tmp_path, 2)
+    begun = train(tmp_path, 2)[3]
+    alone = train(tmp_path / "alone", 4)[3]
     os.environ["SAMPLE"], os.environ["FOLDER"] = str(SOURCE.parent), str(tmp_path)
     ranks = run_ranks(
         """
@@ -111,13 +112,17 @@ def test_two_ranks_see_what_one_sees_and_go_on_from_its_checkpoint(whole, tmp_pa
             return loss
         trainer.training_step = noted
         trainer.train(resume_from_checkpoint=os.environ["FOLDER"] + "/checkpoint-2")
-        print(json.dumps([trainer.state.global_step, trainer.args.world_size, seen, rates]))
+        weights = [number for weight in trainer.model.parameters() for number in weight.detach().flatten().tolist()]
+        print(json.dumps([trainer.state.global_step, trainer.args.world_size, seen, rates, weights]))
         """,
         2,
     )
     assert [rank[:2] for rank in ranks] == [[4, 2], [4, 2]]
     tokens = [token for rank in ranks for _, flat in rank[2] for token in flat]
-    alone = [token for batch in seen[2 * each : 4 * each] for token in batch[0]]
-    assert sorted(tokens) == sorted(alone + [0] * (len(tokens) - len(alone)))  # padding of empty micro-batches
+    theirs = [token for batch in seen[2 * each : 4 * each] for token in batch[0]]
+    assert sorted(tokens) == sorted(theirs + [0] * (len(tokens) - len(theirs)))  # padding of empty micro-batches
     for rank in ranks:
         assert rank[3] == pytest.approx([rate for (rate,) in rates[2:4]])
+    assert ranks[0][4] == ranks[1][4]
+    trained = torch.tensor(ranks[0][4])
+    assert (trained - alone).norm() < 1e-4 * (begun - alone).norm()  # up to the order of additions, and others than at the checkpoint
