@@ -25,7 +25,7 @@ def _refused(message: str) -> Error:
 
 
 class PackCallback(Callback):  # type: ignore[misc]
-    """Keeps the position of `sampler`, a PackedBatchSampler with `placeholders`, in Lightning's checkpoints, which go on at any number of devices, and sets the
+    """Keeps the position of `sampler`, a PackedBatchSampler with `placeholders`, in Lightning's checkpoints, which go on at the number of devices that wrote them, and sets the
     optimizer for each step by the rule of the config's [lr]. One epoch of Lightning is the whole job. Callbacks that save checkpoints come after it in
     the list, as ModelCheckpoint always does. One that was written in the middle of a step lacks the gradient of what was computed of it, and is refused.
 
