@@ -27,8 +27,8 @@ class Module(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-def trainer_of(folder, **keywords):
-    return lightning.Trainer(accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+def trainer_of(folder, devices=1, **keywords):
+    return lightning.Trainer(accelerator="cpu", devices=devices, logger=False, enable_checkpointing=False, enable_progress_bar=False,
                              enable_model_summary=False, default_root_dir=folder, **keywords)
 
 
@@ -65,7 +65,8 @@ class Saves(lightning.Callback):
         self.file, self.step = file, step
 
     def on_train_batch_end(self, trainer, module, *_):
-        if trainer.global_step == self.step and not self.file.exists():  # at the end of the step
+        if trainer.global_step == self.step:  # at the end of the step
+            self.step = None
             trainer.save_checkpoint(self.file)
 
 
@@ -164,6 +165,48 @@ def test_a_callback_keeps_rate_and_position_in_the_checkpoints_of_lightning(tmp_
     assert seen == [batch for _, batch in expected(3)] and len(set(rates)) > 1
     rest, later = fit(tmp_path, ckpt_path=str(tmp_path / "at.ckpt"), weights_only=False)
     assert rest == seen[step * sampler_of().micro_batches_per_step :] and later == pytest.approx(rates[step:])
+
+
+RANKS = """
+    import json, os
+    from conftest import Tokens, sampler_of, sequences
+    from lightning_test import Rated, Saves, trainer_of
+    from pliant.lightning import PackCallback
+
+    class Noted(Rated):
+        found = []
+
+        def training_step(self, batch, number):
+            self.found += [[batch.position[0], number] for number in sequences([batch])]
+            return super().training_step(batch, number)
+
+    packs, module, ranks = PackCallback(sampler_of(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))), Noted(), int(os.environ["WORLD_SIZE"])
+    trainer = trainer_of(".", ranks, strategy="ddp", callbacks=[packs, Saves("at.ckpt", {step})], max_steps={step}, **packs.trainer_options)
+    trainer.fit(module, packs.loader(Tokens()), ckpt_path={resume}, weights_only=False)
+    print(json.dumps([trainer.world_size, module.rates, module.found]))
+"""
+EVERY = sorted([epoch, number] for epoch in range(3) for number in range(len(Tokens.lengths)))  # of the job
+
+
+def test_two_ranks_see_every_sequence_once_an_epoch(tmp_path, run_ranks):
+    _, rates = fit(tmp_path)
+    ranks = run_ranks(RANKS.format(step=-1, resume=None), 2)
+    assert sorted(found for rank in ranks for found in rank[2]) == EVERY
+    for world_size, theirs, _ in ranks:
+        assert world_size == 2 and theirs == pytest.approx(rates)
+
+
+# Of a step, 1, 2 and 3 ranks have 6, 3 and 2 micro-batches each: what Lightning counts is another number after the same step.
+@pytest.mark.parametrize(("step", "before", "after"), [(5, 2, 1), (5, 1, 2), (13, 1, 2), (6, 2, 3)])
+def test_a_checkpoint_goes_on_at_another_number_of_ranks(tmp_path, run_ranks, step, before, after):
+    _, rates = fit(tmp_path)
+    saved = run_ranks(RANKS.format(step=step, resume=None), before)
+    loaded = run_ranks(RANKS.format(step=-1, resume="'at.ckpt'"), after)
+    for _, theirs, _ in saved:
+        assert theirs == pytest.approx(rates[:step])
+    for world_size, theirs, _ in loaded:
+        assert world_size == after and theirs == pytest.approx(rates[step:])
+    assert sorted(found for rank in [*saved, *loaded] for found in rank[2]) == EVERY
 
 
 class SavesWithin(lightning.Callback):

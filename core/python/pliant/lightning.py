@@ -25,7 +25,7 @@ def _refused(message: str) -> Error:
 
 
 class PackCallback(Callback):  # type: ignore[misc]
-    """Keeps the position of `sampler`, a PackedBatchSampler with `placeholders`, in Lightning's checkpoints, which go on at the number of devices that wrote them, and sets the
+    """Keeps the position of `sampler`, a PackedBatchSampler with `placeholders`, in Lightning's checkpoints, which go on at any number of devices, and sets the
     optimizer for each step by the rule of the config's [lr]. One epoch of Lightning is the whole job. Callbacks that save checkpoints come after it in
     the list, as ModelCheckpoint always does. One that was written in the middle of a step lacks the gradient of what was computed of it, and is refused.
 
@@ -90,7 +90,18 @@ class PackCallback(Callback):  # type: ignore[misc]
         self._is_whole = batch.position[2] == 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sampler": self._state, "whole": self._is_whole, "scheduler": None if self.scheduler is None else self.scheduler.state_dict()}
+        scheduler = None if self.scheduler is None else self.scheduler.state_dict()
+        return {"sampler": self._state, "whole": self._is_whole, "scheduler": scheduler, "each": self.sampler.micro_batches_per_step}
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Lightning counts micro-batches, of which a step has others at another number of ranks."""
+        if self.state_key not in checkpoint["callbacks"]:  # written without one
+            return
+        each = checkpoint["callbacks"][self.state_key]["each"]
+        progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+        more = progress["current"]["ready"] // each * (self.sampler.micro_batches_per_step - each)
+        for counts in (progress["current"], progress["total"]):
+            counts.update({name: count + more for name, count in counts.items()})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if not state_dict["whole"]:
