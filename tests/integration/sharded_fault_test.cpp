@@ -454,6 +454,52 @@ TEST_CASE("no step of ranks that differ is committed where their pages of visits
                {"app.hides_pages=true", "coordinator.use=\"eager\"", "coordinator.budget=0"});
 }
 
+TEST_CASE("a rank that does other things than the others after the last commit is named at once, and no step is lost") {
+  struct Way {
+    const char* how;
+    std::vector<std::string> sets;
+    const char* named;
+    int64_t kept;  ///< the last snapshot; what was read to be written by it is of no step
+  };
+  const std::vector<std::string> few{"run.snapshot_every=4"};
+  const std::vector<std::string> none{"run.snapshot_every=0"};
+  for (const Way& way :
+       {Way{"evaluate_after", few, "rank 2 began an evaluation, ranks 0, 1, 3 ended the step after ", 7},
+        Way{"evaluate_after", none, "rank 2 began an evaluation, ranks 0, 1, 3 ended the step after ", 7},
+        Way{"average_less", joined(few, {"app.averages=true"}), "rank 2 ended the step after ", 4}}) {
+    CAPTURE(way.how);
+    CAPTURE(way.sets.front());
+    JobRunner job;
+    const Ended ended = job.run(job_that(way.how, "", 4,
+                                         joined(way.sets, {"app.misbehave_rank=2", "app.misbehave_step=6",
+                                                           "run.max_steps=7", "run.hang_timeout_s=100000"})));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 1);
+    const std::string reason = ended.summary.at("reason");
+    CHECK(has(reason, "after step 6, which is committed: "));
+    CHECK(has(reason, way.named));
+    CHECK(ended.summary.at("steps") == 7);
+    CHECK(ended.summary.at("restarts") == 0);
+    REQUIRE_FALSE(job.ledger("snapshot").empty());
+    CHECK(job.ledger("snapshot").back().at("step") == way.kept);
+    CHECK(job.processes_left() == 0);
+  }
+}
+
+TEST_CASE(
+    "a program that catches what it threw in an evaluation after the last commit ends its job, with all it trained") {
+  const std::vector<std::string> is_last{"run.max_steps=7", "app.evaluates=true", "run.hang_timeout_s=100000"};
+  JobRunner well;
+  const std::string expected = state_after(well, job_that("", "", 1, is_last));
+  JobRunner job;
+  const Ended ended = job.run(job_that("catch", "evaluating", 4, is_last));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(has(ended.err, "reported a failure after the last commit: the program ran out of ideas"));
+  CHECK(ended.summary.at("restarts") == 0);
+  CHECK(last_state(job) == expected);
+}
+
 TEST_CASE("pages of visits that a killed agent has left are removed as its run goes on") {
   JobRunner job;
   leave_half(job);

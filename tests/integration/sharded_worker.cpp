@@ -166,8 +166,14 @@ void train() {
     beside.after_update(*step);
     wrong.flip("flip_after_update", *step, session, net.owned);
     if (step->index() == says_after) static_cast<void>(step->attempt([&] { net.say_weights(*step); }));
-    if (evaluates) static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
-    if (!averages) continue;
+    if (evaluates || wrong.is_now("evaluate_after", *step)) {
+      try {
+        static_cast<void>(step->attempt([&] { net.evaluate(*step); }));
+      } catch (const std::runtime_error& error) {
+        if (!wrong.is("catch")) throw;
+      }
+    }
+    if (!averages || wrong.is_now("average_less", *step)) continue;
     try {
       static_cast<void>(step->attempt([&] { net.average(*step); }));
     } catch (const std::runtime_error& error) {

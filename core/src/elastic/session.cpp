@@ -69,7 +69,7 @@ std::string Session::State::digest_of_arrays() const {
 }
 
 std::string Session::State::facts_of_gradient() const {
-  const std::string size = fmt::format("{} elements", program->gradient_size());
+  std::string size = fmt::format("{} elements", program->gradient_size());
   const std::string layout = program->gradient_layout();
   if (layout.empty()) return size;
   data::Digest of_layout;

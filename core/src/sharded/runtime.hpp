@@ -198,6 +198,8 @@ class Runtime {
   [[nodiscard]] std::optional<bool> is_finite(size_t micro_batch);
   /// This rank has made all passes of the step, and reduces next.
   void note_commit() { note(Visited::Kind::kCommit); }
+  /// It has come to the end of a step that was committed, and makes no more passes before the next one.
+  void note_end_of_step() { note(Visited::Kind::kEndStep); }
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }

@@ -240,6 +240,8 @@ std::string VisitReader::words(const Visited& visit) const {
       return fmt::format("began a pass with modules changed by set_parameters (digest {:08x})", visit.what);
     case Visited::Kind::kCommit:
       return fmt::format("reached Step::commit after {} visits", visit.number);
+    case Visited::Kind::kEndStep:
+      return fmt::format("ended the step after {} visits", visit.number);
     default:
       break;
   }

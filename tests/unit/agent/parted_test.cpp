@@ -100,4 +100,56 @@ TEST_CASE("votes of ranks that counted other visits commit nothing, whether thei
   CHECK(job.group.committed() == 2);
 }
 
+TEST_CASE("ranks that part after the last commit are named, break off and write what they have") {
+  for (const bool all_wrote : {false, true}) {
+    CAPTURE(all_wrote);
+    PlayedJob job(2, 0);
+    job.steps = 1;
+    job.start(0, 2);
+    const Ownership map = dealt(11, 2);
+    job.form(map);
+    job.commit({0, 1});
+    job.take<Abort>();
+    job.group.compare_visits(false);
+    job.write(1, 1, map, 1);
+    job.parted = "rank 0 began an evaluation, rank 1 ended the step after 8 visits";
+    if (!all_wrote) {
+      job.group.compare_visits(false);
+      CHECK(job.told<Abort>().empty());
+      job.seconds = 0.3;
+      job.group.compare_visits(false);
+      job.group.compare_visits(false);
+      CHECK(job.told<Abort>() == Workers{0, 1});
+      CHECK(job.killed.empty());
+    }
+    job.write(0, 1, map, 0);
+    CHECK(job.told<Assemble>() == Workers{0});
+    job.group.received(0, SnapshotWritten{1, "step-1", ""});
+    CHECK(job.snapshots == std::vector<int64_t>{1});
+    CHECK(says(reason_of(job), "after step 0, which is committed: " + *job.parted + ". All ranks must visit"));
+  }
+}
+
+TEST_CASE("after the last commit a rank that breaks off in its passes has the others break off") {
+  PlayedJob job(2, 0);
+  job.steps = 1;
+  job.start(0, 2);
+  const Ownership map = dealt(11, 2);
+  job.form(map);
+  job.commit({0, 1});
+  job.take<Abort>();
+  job.group.received(1, Broken{job.generation, "gone", BreakCause::kPeerLost});
+  CHECK(job.told<Abort>().empty());
+  job.group.received(1, Broken{job.generation, "a kernel failed"});
+  CHECK(job.told<Abort>() == Workers{0, 1});
+  CHECK(says(job.log, "reported a failure after the last commit: a kernel failed"));
+  job.parted = kDiffer;  // what they do from here on is nobody's business
+  job.group.compare_visits(true);
+  for (const int32_t rank : {0, 1}) job.write(rank, 1, map, rank);
+  job.group.received(0, SnapshotWritten{1, "step-1", ""});
+  for (const WorkerId id : {0, 1}) job.group.ended(id, ExitStatus{});
+  REQUIRE(job.group.job_end().has_value());
+  CHECK_FALSE(has_failed(*job.group.job_end()));
+}
+
 }  // namespace pliant::elastic

@@ -51,7 +51,7 @@ class PlayedJob final : public GroupActions {
     ends.push_back(record);
     return {};
   }
-  bool has_step(int64_t) override { return true; }
+  bool has_step(int64_t step) override { return step < steps; }
   Result<StepFacts> facts_of(int64_t step) override {
     StepFacts facts;
     facts.batch_index = step;
@@ -160,6 +160,7 @@ class PlayedJob final : public GroupActions {
   }
 
   double seconds = 0;
+  int64_t steps = INT64_MAX;
   std::optional<std::string> parted;  ///< by the pages of visits
   int64_t generation = 0;
   int64_t spawned = 0;

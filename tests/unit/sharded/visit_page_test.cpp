@@ -122,6 +122,7 @@ TEST_CASE("passes, evaluations and what is moved by hand are told apart") {
        {std::pair{Kind::kEvaluation, "began an evaluation"}, std::pair{Kind::kByHand, "moved up.weights by hand"},
         std::pair{Kind::kEndPass, "ended its pass after 0 visits"}, std::pair{Kind::kWrite, "wrote up.weights"},
         std::pair{Kind::kCommit, "reached Step::commit after 0 visits"},
+        std::pair{Kind::kEndStep, "ended the step after 0 visits"},
         std::pair{Kind::kModel, "began a pass with modules changed by set_parameters (digest 00000000)"},
         std::pair{Kind::kLeaveForward, "left model (forward) after 0 visits"}}) {
     Ranks ranks(2);

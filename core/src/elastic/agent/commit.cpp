@@ -76,8 +76,16 @@ void Group::try_commit() {
 
 void Group::compare_visits(bool at_once) {
   look();
+  if (is_after_last_step()) {
+    have_parted(at_once);
+    return;
+  }
   if (phase_ != Phase::kRunning || have_parted(at_once)) return;
   for (const auto& [worker, message] : std::exchange(put_off_, {})) received(worker, message);
+}
+
+bool Group::is_after_last_step() const {
+  return phase_ == Phase::kSaving && !pending_ && !aborted_;
 }
 
 bool Group::have_parted(bool at_once) {
@@ -104,10 +112,13 @@ bool Group::voters_have_parted() {
 }
 
 void Group::end_parted(const std::string& differ) {
-  end(job_failed(fmt::format(
-          "step {} is not committed: {}. All ranks must visit the same modules in the same order, even without rows",
-          committed_, differ)),
+  const bool is_after = is_after_last_step();
+  const std::string where = is_after ? fmt::format("after step {}, which is committed", committed_ - 1)
+                                     : fmt::format("step {} is not committed", committed_);
+  end(job_failed(fmt::format("{}: {}. All ranks must visit the same modules in the same order, even without rows",
+                             where, differ)),
       true);
+  if (is_after) abort_generation();  // whoever waits for another breaks off, and writes its part of the snapshot
 }
 
 std::string Group::what_is_not_finite() const {

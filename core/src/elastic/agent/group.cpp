@@ -337,6 +337,10 @@ void Group::on(WorkerId, Member& member, const Vote& message) {
 }
 
 void Group::on(WorkerId worker, Member& member, const Broken& message) {
+  if (sharded_ && is_after_last_step() && message.generation == generation_ && message.cause != BreakCause::kPeerLost) {
+    actions_.event(fmt::format("{} reported a failure after the last commit: {}", label(worker), message.reason), true);
+    return abort_generation();  // others may wait for its passes
+  }
   if (message.generation != generation_ || (phase_ != Phase::kRunning && phase_ != Phase::kForming)) return;
   if (message.cause == BreakCause::kRefused) {  // all workers are alike: no other one, and no other try, takes it
     return end(job_failed(message.reason, Origin::kInput), true);
@@ -404,6 +408,7 @@ void Group::on(WorkerId worker, Member& member, const PartWritten& message) {
   if (parts_->beside.size() < parts_->writers.size()) return;
   parts_->assembling = true;
   const bool last = phase_ == Phase::kSaving && message.step == committed_;
+  if (is_after_last_step()) have_parted(true);  // some did so without waiting for the others
   actions_.send(parts_->writers.front(),
                 Assemble{message.step, message.file, last ? digests : std::vector<uint64_t>{}});
 }

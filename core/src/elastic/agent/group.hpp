@@ -204,6 +204,8 @@ class Group {
   /// Ranks of a sharded job have parted: the job ends, at once or when that has lasted a moment, in which those that
   /// are behind show with whom they go.
   bool have_parted(bool at_once);
+  /// The ranks of the last step write the snapshot that the job ends with, and nothing has happened to them since.
+  [[nodiscard]] bool is_after_last_step() const;
   /// Those that have voted: that ends the job, too, whether their pages can be read or not.
   bool voters_have_parted();
   void end_parted(const std::string& differ);

@@ -23,7 +23,8 @@ struct Visited {
     kWrite,
     kMicroBatch,
     kModel,
-    kCommit
+    kCommit,
+    kEndStep
   };
   Kind kind = Kind::kPass;
   /// Module that is entered or left, parameter that is moved or written by hand, micro-batch that is begun, how many
