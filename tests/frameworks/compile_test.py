@@ -19,6 +19,7 @@ DATA = torch.arange(24.0).view(6, 4) / 24
 @pytest.fixture(autouse=True)
 def nothing_compiled():
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
 
 
 def square_sum(scores):
@@ -87,6 +88,22 @@ def test_what_is_compiled_behind_the_back_of_the_state_is_refused_at_whichever_m
     with pytest.raises(pliant.Error, match="a function that the loss is computed with is compiled"):
         state.backward(step, step.pending, loss)
     assert step.added == before
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_hides_no_compiled_function(reentrant, compiles):
+    model = model_of()
+    state, step = begun(model, True, 1)
+    inner = wrapped(model[0].forward) if compiles else model[0].forward
+    data = DATA[:1].clone().requires_grad_()
+    loss = square_sum(model[2](torch.utils.checkpoint.checkpoint(inner, data, use_reentrant=reentrant)))
+    if not compiles:
+        state.backward(step, step.pending, loss)
+        return
+    with pytest.raises(pliant.Error, match="pass use_reentrant=False" if reentrant else "a function that the loss is computed with is compiled"):
+        state.backward(step, step.pending, loss)
+    assert step.added == 0
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])

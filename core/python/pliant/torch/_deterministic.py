@@ -57,7 +57,15 @@ def require_no_compiled_function(loss: torch.Tensor) -> None:
         seen.add(node)
         if "CompiledFunction" in node.name():
             raise _compiled("a function that the loss is computed with")
+        if node.name() == "CheckpointFunctionBackward" and _has_compiled():
+            raise Error("torch.compile has compiled something in this process, and torch.utils.checkpoint with use_reentrant=True hides whether the loss "
+                        "is computed with it: pass use_reentrant=False, or set [run] deterministic = false", Status.UNIMPLEMENTED)
         left += [following for following, _ in node.next_functions]
+
+
+def _has_compiled() -> bool:
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return counters.get("stats", {}).get("unique_graphs", 0) > 0
 
 
 def _compiled(what: str) -> Error:
