@@ -100,7 +100,7 @@ Stream::~Stream() {
 
 std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece, bool can_lie) {
   require_own(owner_, "stream");
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const WorkKind kind = piece.kind;
   std::shared_ptr<Moment> moment;
   if (faults_) moment = faults_->enqueued(index_, enqueued_, std::move(piece));
@@ -108,11 +108,14 @@ std::shared_ptr<Moment> Stream::enqueue(std::function<void()> work, Piece piece,
   queue_.push_back({std::move(work), kind, moment, collective ? Clock::now() : Clock::time_point{}});
   last_moment_ = moment;
   ++enqueued_;
+  bool wakes = false;
   if (collective && habit_ >= kHabit) {
-    expect();
+    wakes = expect();
   } else if (!can_lie || faults_ || hurried_) {
-    hurry();
+    wakes = hurry();
   }
+  lock.unlock();  // whoever is woken begins with the lock
+  if (wakes) enqueued_cv_->notify_all();
   return moment;
 }
 
@@ -149,14 +152,14 @@ void Stream::await_work(std::unique_lock<std::mutex>& lock) {
   watching_ = false;
 }
 
-void Stream::hurry() {
+bool Stream::hurry() {
   hurried_ = true;
-  if (std::exchange(idle_, false)) enqueued_cv_->notify_all();
+  return std::exchange(idle_, false);
 }
 
-void Stream::expect() {
-  if (hurried_ || std::exchange(watching_, true)) return;
-  if (std::exchange(idle_, false)) enqueued_cv_->notify_all();
+bool Stream::expect() {
+  if (hurried_ || std::exchange(watching_, true)) return false;
+  return std::exchange(idle_, false);
 }
 
 void Stream::learn(Clock::time_point enqueued) {
@@ -213,11 +216,11 @@ void Stream::synchronize() {
         helped = true;
         continue;
       }
-      if (!running_) hurry();  // what is next is not for us
+      if (!running_ && hurry()) enqueued_cv_->notify_all();  // what is next is not for us
       wake_at_ = std::min(wake_at_, target);
       finished_cv_->wait(lock);
     }
-    if (helped && (closing_ || !queue_.empty())) hurry();
+    if (helped && (closing_ || !queue_.empty()) && hurry()) enqueued_cv_->notify_all();
   }
   const auto failure = failures_->peek();
   if (!failure) return;
@@ -228,7 +231,7 @@ void Stream::synchronize() {
 bool Stream::query() {
   require_own(owner_, "stream");
   const std::lock_guard lock(mutex_);
-  if (!hurried_ && !queue_.empty()) hurry();
+  if (!hurried_ && !queue_.empty() && hurry()) enqueued_cv_->notify_all();
   return finished_ == enqueued_;
 }
 

@@ -125,11 +125,11 @@ class Stream {
   void run();
   /// Until there is something for the stream's thread to do.
   void await_work(std::unique_lock<std::mutex>& lock);
-  /// What is queued is for the stream's thread.
-  void hurry();
+  /// What is queued is for the stream's thread. True where it sleeps: the caller wakes it.
+  [[nodiscard]] bool hurry();
   /// The collective that was just queued is for whoever synchronizes, who is expected soon; if nobody comes, for the
-  /// stream's thread.
-  void expect();
+  /// stream's thread. True as above.
+  [[nodiscard]] bool expect();
   /// Somebody waits for what was enqueued then; see Item.
   void learn(Clock::time_point enqueued);
   /// Runs the first of the queue, unlocked meanwhile.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/append_json.hpp"
 #include "base/json_depth.hpp"
 
 namespace pliant::elastic {
@@ -24,51 +25,82 @@ constexpr std::array<std::string_view, 11> kPoints{"forward", "reduce",  "vote",
 // Every message lists its fields once; Encoder and Decoder walk that list.
 class Encoder {
  public:
+  explicit Encoder(std::string_view type) {
+    text_ += "{\"type\":";
+    append_json(text_, type);
+  }
   template <class V>
   void operator()(const char* key, const V& value) {
-    object_[key] = value;
+    begin(key);
+    append(value);
   }
-  // JSON has no NaN and no infinity, a loss may be either.
-  void operator()(const char* key, const double& value) { object_[key] = number(value); }
-  void operator()(const char* key, const std::string& value) { object_[key] = value.substr(0, kLongestText); }
   /// One that is of no use when it is cut.
-  void whole(const char* key, const std::string& value) { object_[key] = value; }
-  void operator()(const char* key, const uint64_t& value) { object_[key] = std::to_string(value); }
-  void operator()(const char* key, const BreakCause& value) { object_[key] = static_cast<int>(value); }
-  void operator()(const char* key, const Origin& value) { object_[key] = static_cast<int>(value); }
-  void operator()(const char* key, const std::vector<Injection>& list) {
-    json& array = object_[key] = json::array();
-    for (const Injection& one : list) array.push_back({one.id, one.step, static_cast<int>(one.at), one.stop});
+  void whole(const char* key, const std::string& value) {
+    begin(key);
+    append_json(text_, value);
   }
-  void operator()(const char* key, const std::vector<RowRange>& list) {
-    json& array = object_[key] = json::array();
-    for (const RowRange& one : list) array.push_back({one.first, one.count});
-  }
-  /// [name, rule, parts of the sum, these parts, parts of the weight]
-  void operator()(const char* key, const std::vector<MetricShare>& list) {
-    json& array = object_[key] = json::array();
-    for (const MetricShare& one : list) {
-      json share = json::array({one.name, static_cast<int>(one.rule), one.sum.size()});
-      for (const double part : one.sum) share.push_back(number(part));
-      for (const double part : one.weight) share.push_back(number(part));
-      array.push_back(std::move(share));
-    }
-  }
-  void operator()(const char* key, const std::map<std::string, double>& values) {
-    json& object = object_[key] = json::object();
-    for (const auto& [name, value] : values) object[name] = number(value);
-  }
-  json take(std::string_view type) {
-    object_["type"] = type;
-    return std::move(object_);
+  std::string take() {
+    text_ += '}';
+    return std::move(text_);
   }
 
  private:
-  static json number(double value) {
-    if (std::isfinite(value)) return value;
-    return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  void begin(const char* key) {
+    text_ += ',';
+    append_json(text_, std::string_view(key));
+    text_ += ':';
   }
-  json object_ = json::object();
+  void append(int value) { append_json(text_, value); }
+  void append(int64_t value) { append_json(text_, value); }
+  void append(bool value) { append_json(text_, value); }
+  void append(double value) { append_json(text_, value); }
+  /// Readers of JSON may take a number for one of 53 bits.
+  void append(uint64_t value) { append_json(text_, std::to_string(value)); }
+  void append(const std::string& value) { append_json(text_, std::string_view(value).substr(0, kLongestText)); }
+  void append(BreakCause value) { append(static_cast<int>(value)); }
+  void append(Origin value) { append(static_cast<int>(value)); }
+  /// [id, step, point, whether it is a stop]
+  void append(const Injection& one) { append_array(one.id, one.step, static_cast<int>(one.at), one.stop); }
+  void append(const RowRange& one) { append_array(one.first, one.count); }
+  /// [name, rule, parts of the sum, these parts, parts of the weight]
+  void append(const MetricShare& one) {
+    append_array(one.name, static_cast<int>(one.rule), static_cast<int64_t>(one.sum.size()));
+    text_.pop_back();
+    for (const auto* const parts : {&one.sum, &one.weight}) {
+      for (const double part : *parts) {
+        text_ += ',';
+        append(part);
+      }
+    }
+    text_ += ']';
+  }
+  template <class V>
+  void append(const std::vector<V>& list) {
+    text_ += '[';
+    for (const V& one : list) {
+      if (text_.back() != '[') text_ += ',';
+      append(one);
+    }
+    text_ += ']';
+  }
+  void append(const std::map<std::string, double>& values) {
+    text_ += '{';
+    for (const auto& [name, value] : values) {
+      if (text_.back() != '{') text_ += ',';
+      append_json(text_, name);
+      text_ += ':';
+      append(value);
+    }
+    text_ += '}';
+  }
+  template <class... Values>
+  void append_array(const Values&... values) {
+    text_ += '[';
+    ((append(values), text_ += ','), ...);
+    text_.back() = ']';
+  }
+
+  std::string text_;
 };
 
 class Decoder {
@@ -252,10 +284,9 @@ template <class Variant>
 std::string encode(const Variant& message) {
   return std::visit(
       [](const auto& m) {
-        Encoder encoder;
+        Encoder encoder(type_name<std::decay_t<decltype(m)>>());
         fields(m, encoder);
-        // A reason may quote bytes of a program; they must not end the conversation.
-        return encoder.take(type_name<std::decay_t<decltype(m)>>()).dump(-1, ' ', true, json::error_handler_t::replace);
+        return encoder.take();
       },
       message);
 }

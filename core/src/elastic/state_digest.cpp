@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <ostream>
 #include <streambuf>
 #include <string_view>
 
+#include "base/append_json.hpp"
 #include "data/digest.hpp"
 #include "pliant/error.hpp"
 
@@ -94,11 +95,14 @@ uint64_t DigestOfBytes::finish() {
 }
 
 std::string digest_line(int64_t step, const StateDigest& digest) {
-  const auto hex = [](uint64_t value) { return fmt::format("{:016x}", value); };
-  nlohmann::ordered_json line{{"step", step}, {"root", hex(digest.root)}};
-  auto& parts = line["parts"] = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : digest.parts) parts[name] = hex(value);
-  return line.dump() + "\n";
+  std::string line = fmt::format(R"({{"step":{},"root":"{:016x}","parts":{{)", step, digest.root);
+  for (size_t i = 0; i < digest.parts.size(); ++i) {
+    const auto& [name, value] = digest.parts[i];
+    if (i > 0) line += ',';
+    append_json(line, name);
+    fmt::format_to(std::back_inserter(line), ":\"{:016x}\"", value);
+  }
+  return line + "}}\n";
 }
 
 StateDigest digest_of_state(const StateArrays& arrays, const TrainingState& program, const std::string& lr_state,

@@ -18,6 +18,8 @@ TEST_CASE("a vote keeps all 64 bits of its digest and every double exactly") {
   CHECK(got.loss_sum == vote.loss_sum);
   CHECK(got.loss_tokens == vote.loss_tokens);
   CHECK(got.learning_rate == vote.learning_rate);
+  vote.loss_sum = -0.0;
+  CHECK(std::signbit(std::get<Vote>(*parse_from_worker(to_line(vote))).loss_sum));
 }
 
 TEST_CASE("the time of a share and the rates of a balancer travel exactly") {

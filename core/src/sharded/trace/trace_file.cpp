@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "base/append_json.hpp"
 #include "base/durable_file.hpp"
 #include "base/whole_file.hpp"
 #include "sharded/trace/trace_model.hpp"
@@ -30,7 +31,9 @@ class TraceText {
     fmt::format_to(fmt::appender(buffer_), format, std::forward<Args>(args)...);
   }
   void add_quoted(std::string_view text) {
-    buffer_.append(nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+    std::string quoted;
+    append_json(quoted, text);
+    buffer_.append(quoted);
   }
   void add_model(const ModelTables& model) { append_model(buffer_, model); }
   void next_event() {
