@@ -112,10 +112,10 @@ class Decoder {
   }
   void whole(const char* key, std::string& value) { (*this)(key, value); }
   void operator()(const char* key, double& value) { value = number(object_.at(key)); }
-  void operator()(const char* key, uint64_t& value) {
-    const auto& text = object_.at(key).get_ref<const std::string&>();
-    const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (end.ec != std::errc{} || end.ptr != text.data() + text.size()) throw std::out_of_range(key);
+  void operator()(const char* key, uint64_t& value) { value = whole_number(object_.at(key)); }
+  void operator()(const char* key, std::vector<uint64_t>& list) {
+    list.clear();
+    for (const json& one : object_.at(key)) list.push_back(whole_number(one));
   }
   void operator()(const char* key, BreakCause& value) {
     const int cause = object_.at(key).get<int>();
@@ -167,6 +167,13 @@ class Decoder {
  private:
   static double number(const json& field) {
     return field.is_string() ? std::strtod(field.get_ref<const std::string&>().c_str(), nullptr) : field.get<double>();
+  }
+  static uint64_t whole_number(const json& field) {
+    const auto& text = field.get_ref<const std::string&>();
+    uint64_t value = 0;
+    const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (end.ec != std::errc{} || end.ptr != text.data() + text.size()) throw std::out_of_range(text);
+    return value;
   }
   const json& object_;
 };

@@ -97,9 +97,12 @@ TEST_CASE("what a worker holds travels with its digest, and who is to compare") 
 }
 
 TEST_CASE("a part of a snapshot travels with the digests of its cut and of what is beside it") {
+  const std::vector<uint64_t> digests{0, 0xFEDCBA9876543212ULL, UINT64_MAX};
   const auto part =
-      parse_from_worker(to_line(PartWritten{26, "a", "", 7, 0xFEDCBA9876543210ULL, 0xFEDCBA9876543211ULL}));
+      parse_from_worker(to_line(PartWritten{26, "a", "", 7, 0xFEDCBA9876543210ULL, 0xFEDCBA9876543211ULL, digests}));
   REQUIRE(part);
+  CHECK(std::get<PartWritten>(*part).digests == digests);
+  CHECK(std::get<Assemble>(*parse_to_worker(to_line(Assemble{26, "a", digests}))).digests == digests);
   CHECK(std::get<PartWritten>(*part).generation == 7);
   CHECK(std::get<PartWritten>(*part).cut == 0xFEDCBA9876543210ULL);
   CHECK(std::get<PartWritten>(*part).beside == 0xFEDCBA9876543211ULL);
@@ -235,4 +238,28 @@ TEST_CASE("the longest reason makes no message that its reader refuses") {
   const std::string line = to_line(broken);
   CHECK(line.size() <= kLongestMessage);
   CHECK(parse_from_worker(line));
+}
+
+namespace {
+
+/// Every kind of message, as it is made, is read as that kind, and says the same again.
+template <class Variant, size_t I = 0, class Parse>
+void check_kinds(const Parse& parse) {
+  if constexpr (I < std::variant_size_v<Variant>) {
+    const Variant made{std::in_place_index<I>};
+    const std::string line = to_line(made);
+    INFO(line);
+    const auto heard = parse(line);
+    REQUIRE(heard);
+    CHECK(heard->index() == I);
+    CHECK(to_line(*heard) == line);
+    check_kinds<Variant, I + 1>(parse);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every kind of message is read as what it was") {
+  check_kinds<FromWorker>(parse_from_worker);
+  check_kinds<ToWorker>(parse_to_worker);
 }
