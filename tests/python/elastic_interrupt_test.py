@@ -109,3 +109,30 @@ def test_an_interrupt_of_save_leaves_a_snapshot_out_and_no_step_comes_where_it_e
     check_said(job, "snapshot", "digest", "broken-off")
     assert job.summary["restarts"] == 1 and "KeyboardInterrupt" in job.err, job.err
     assert "1 rank from step 0" in job.err.partition("generation 2")[2], job.err  # there was no snapshot to go on from
+
+
+# Of the worker that gets the state: whoever comes in its place gets it.
+LOAD = """
+    class Interrupted(Toy):
+        def load(self, data):
+            if is_first():
+                signal.raise_signal(signal.SIGINT)
+            Toy.load(self, data)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    toy = Interrupted()
+    session.start(LENGTHS, state=toy)
+    try:
+        go_on(session, toy)
+    except KeyboardInterrupt:
+        print("CHECK broken-off", refused(session.next, pliant.Status.FAILED_PRECONDITION, "a method of the state raised within Session.next"))
+        raise
+"""
+
+
+def test_an_interrupt_of_load_ends_the_worker_that_joins_and_another_one_gets_the_state(tmp_path, reference):
+    job = elastic_jobs.run(tmp_path / "job", LOAD, workers=2, options=["--set", "elasticity.exact.min_gpus=2"])
+    check_whole(job, reference, 2)
+    check_said(job, "broken-off")
+    assert job.summary["restarts"] == 1 and job.said.count("Traceback") == 1, job.err + job.said
+    assert "was killed by signal 2 (Interrupt)" in job.err, job.err

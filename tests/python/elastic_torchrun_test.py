@@ -1,5 +1,6 @@
 """a group that torchrun starts is a job of its own agent, and goes on when it is started again, at any size."""
 import json
+import os
 import re
 import signal
 import textwrap
@@ -152,6 +153,55 @@ def test_a_rank_that_ends_between_the_start_of_the_agent_and_its_own_call_ends_t
     main = launched_jobs.MAIN.replace("sys.exit(", f"if RANK == 0: {end}else: sys.exit(0)\nsys.exit(")
     job = launched_jobs.run(tmp_path, main=main, settings="start_timeout_s = 600")
     assert job.codes[0] == -9 and "the process that started this agent ended before ranks 0, 1 of 2 had attached" in job.said, job.said
+
+
+# Whoever opens a pipe waits for who opens its other end: the other rank attaches once the first one was interrupted in its wait for it.
+ATTACHES = """
+attach_at = pliant._core.Session.attach_at
+def interrupted_attach(*given):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the launcher, where the agent has ended the other rank before
+    interrupted(lambda: attach_at(*given), lambda: open("go", "wb").close())
+    raise KeyboardInterrupt
+def later_attach(*given):
+    open("go", "rb").close()
+    return attach_at(*given)
+if ATTEMPT == 0:
+    pliant._core.Session.attach_at = interrupted_attach if RANK == {rank} else later_attach
+sys.exit("""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_interrupt_of_a_rank_that_waits_for_others_to_attach_ends_it_and_the_group_may_be_started_again(tmp_path, reference, rank):
+    os.mkfifo(tmp_path / "go")
+    job = launched_jobs.run(tmp_path, restarts=1, main=launched_jobs.MAIN.replace("sys.exit(", ATTACHES.format(rank=rank)))
+    check_whole(job, tmp_path, reference, 2)
+    assert job.attempts == 2 and job.all_codes[rank] == -signal.SIGINT and "in interrupted_attach" in job.logs[f"log-0-{rank}"], job.said
+    assert f"pliant: error: worker {rank} ended" in job.logs["log-0-0"], job.said
+
+
+# Rank 1 has left when rank 0 was interrupted in its wait for the agent, which waits for rank 1.
+LEAVES = """
+    session.start(LENGTHS, state=toy)
+    go_on(session, toy)
+    if RANK == 1:
+        return open("go", "rb").close()
+    process = session._agent._process
+    wait = process.wait
+    def interrupted_wait(*given):
+        process.wait = wait
+        interrupted(lambda: wait(*given), lambda: open("go", "wb").close())
+        raise KeyboardInterrupt
+    process.wait = interrupted_wait
+"""
+
+
+def test_an_interrupt_of_rank_0_in_its_wait_for_the_agent_ends_it_and_takes_nothing_from_the_job(tmp_path, reference):
+    os.mkfifo(tmp_path / "go")
+    job = launched_jobs.run(tmp_path, LEAVES)
+    assert job.codes == [-signal.SIGINT, 0] and job.weights == [reference] * 2, job.said
+    assert job.logs["log-0-0"].count("Traceback") == 1 and "agent.leave()" in job.logs["log-0-0"], job.said
+    code, said = launched_jobs.audit(tmp_path)
+    assert code == 0, said
 
 
 MISUSE = """

@@ -99,7 +99,8 @@ def wait(processes, limit=100):
 
 
 def run(folder, work=elastic_jobs.PLAIN, *, ranks=2, restarts=0, settings="", main=MAIN, resume=False, run_id="none", env=None):
-    """Starts a group as torchrun would. Gives the exit codes of the last attempt, how many were made, what the store holds, what was written, and the weights."""
+    """Starts a group as torchrun would. Gives the exit codes of the last attempt and of all, how many were made, what the store holds, what was written, and
+    the weights."""
     prepare(folder, work, settings, main, resume)
     for file in folder.glob("log-*"):
         file.unlink()
@@ -113,7 +114,7 @@ def run(folder, work=elastic_jobs.PLAIN, *, ranks=2, restarts=0, settings="", ma
         for one in every:
             one.reader.join()
         stored = {file.name: file.read_text() for file in pathlib.Path(store).iterdir()}
-    return types.SimpleNamespace(codes=[one.returncode for one in processes], attempts=attempt + 1, stored=stored,
+    return types.SimpleNamespace(codes=[one.returncode for one in processes], all_codes=[one.returncode for one in every], attempts=attempt + 1, stored=stored,
                                  said="".join(file.read_text(errors="replace") for file in sorted(folder.glob("log-*"))),
                                  logs={file.name: file.read_text(errors="replace") for file in folder.glob("log-*")},
                                  weights=[file.read_bytes() for file in folder.glob("weights-*")])
