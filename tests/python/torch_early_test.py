@@ -2,6 +2,7 @@
 import gc
 import weakref
 
+import elastic_jobs
 import numpy
 import pytest
 import torch
@@ -237,3 +238,64 @@ def test_what_is_not_used_any_more_is_freed():
     del state, model
     gc.collect()
     assert [one() for one in kept] == [None] * 3
+
+
+# All gradients are whole numbers, and the rate is a power of two: whoever adds them in whatever order gets the same bits.
+WHOLE_NUMBERS = """
+    def gradient_of(ids):
+        return sum((i * 7919 + numpy.arange(256) * 104729) % 31 for i in ids).astype("float32")
+
+    RATE = 2.0**-7
+"""
+IN_NUMPY = WHOLE_NUMBERS + """
+    toy.weights, toy.gradient_size = numpy.zeros(256, "float32"), 256
+    toy.save = toy.load = None
+    session.start(LENGTHS, state=toy)
+    for step in session:
+        for rows in step.micro_batches:
+            step.add(rows, 1.0, gradient_of(step.batch.ids_of(rows)))
+        if committed := step.commit():
+            toy.weights -= numpy.float32(RATE) * committed.gradient
+    keep(toy)
+"""
+# Rank 1 ends, twice, when its last gradient is made and the others are on their way.
+ENDS_IN_BACKWARD = WHOLE_NUMBERS + """
+    import torch
+    from pliant.torch import state
+
+    def fail():
+        raise ValueError("a hook")
+
+    def comes(_):
+        end = {3: sys.exit, 7: fail}.get(step.index)
+        if end and step.rank == 1 and step.pending == step.micro_batches[-1] and is_first(f"step-{step.index}"):
+            print("CHECK under-way", trained._early._left == [-1] * 7 + [1])
+            end()
+
+    model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(32)) for _ in range(8)])
+    model[0].register_hook(comes)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    trained = state(model, optimizer)
+    session.start(LENGTHS, state=trained)
+    for step in session:
+        for rows in step.micro_batches:
+            parts = torch.from_numpy(gradient_of(step.batch.ids_of(rows))).split(32)
+            step.backward(sum((weight * part).sum() for weight, part in zip(model, parts)))
+        if step.commit():
+            optimizer.step()
+    toy.weights = torch.cat(list(model)).detach().numpy()
+    keep(toy)
+"""
+
+
+def test_a_program_may_end_in_backward_while_pieces_travel(tmp_path):
+    reference = elastic_jobs.run(tmp_path / "numpy", IN_NUMPY)
+    assert len(reference.weights) == 1, reference.err + reference.said
+    job = elastic_jobs.run(tmp_path / "job", ENDS_IN_BACKWARD, workers=2, main=elastic_jobs.PLAIN_MAIN, settings="reduce_bucket = 128",
+                           config=elastic_jobs.CONFIG.replace("deterministic = true", "deterministic = false"),
+                           leaves_memory=True, options=["--set", "elasticity.exact.min_gpus=2"])  # so that each of them comes in time
+    elastic_jobs.check_whole(job, reference.weights[0], 2)
+    elastic_jobs.check_said(job, "under-way", "under-way")
+    ends = [line for line in job.err.splitlines() if line.startswith("warning: rank 1")]
+    assert len(ends) == 2 and "exited with code 0 before the job was done" in ends[0] and "exited with code 1: ValueError: a hook" in ends[1], job.err
+    assert job.said.count("Traceback") == 1 and "Fatal" not in job.said, job.said
