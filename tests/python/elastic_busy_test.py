@@ -1,5 +1,6 @@
 """a worker in Python that says that it is busy is no hang, and one that does not say so, or is busy for too long, is killed and named."""
 import concurrent.futures
+import contextlib
 import os
 import select
 
@@ -13,6 +14,35 @@ WAIT = 60  # seconds, until a test fails
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     return elastic_jobs.reference_of(tmp_path_factory.mktemp("elastic"))
+
+
+@contextlib.contextmanager
+def held_up(folder, work, **options):
+    """A job that runs `work`, from where that has written to `begun`; when the block ends, it can read from `enough`."""
+    folder.mkdir()
+    pipes = {}
+    for name in ("begun", "enough"):
+        os.mkfifo(folder / name)
+        pipes[name] = os.open(folder / name, os.O_RDWR)  # which does not wait for the other end
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            job = pool.submit(elastic_jobs.run, folder, work, **options)
+            assert select.select([pipes["begun"]], [], [], WAIT)[0]
+            yield job
+        finally:
+            os.write(pipes["enough"], b".")
+    for pipe in pipes.values():
+        os.close(pipe)
+
+
+def run_together(folder, settings, **works):
+    with concurrent.futures.ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(lambda name: elastic_jobs.run(folder / name, works[name], settings=settings), works))
+
+
+def check_killed_once(job, reference, *words):
+    check_whole(job, reference, 1)
+    assert job.summary["restarts"] == 1 and all(word in job.err for word in words), job.err
 
 
 IN_A_STEP = """
@@ -40,28 +70,39 @@ HANG = "hang_timeout_s = 2"
 
 
 def test_who_is_busy_for_longer_than_hang_timeout_s_is_no_hang_and_who_is_not_or_for_too_long_is_one(tmp_path, reference):
-    folder = tmp_path / "busy"
-    folder.mkdir()
-    pipes = {}
-    for name in ("begun", "enough"):
-        os.mkfifo(folder / name)
-        pipes[name] = os.open(folder / name, os.O_RDWR)  # which does not wait for the other end
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        try:
-            busy = pool.submit(elastic_jobs.run, folder, IN_A_STEP.format(work=BUSY), workers=2, settings=HANG)
-            assert select.select([pipes["begun"]], [], [], WAIT)[0]
-            hung, late = pool.map(lambda work: elastic_jobs.run(tmp_path / work[0], IN_A_STEP.format(work=work[1]), settings=HANG),
-                                  [("hung", NOT_BUSY), ("late", BUSY_FOR_TOO_LONG)])
-            assert not busy.done()
-        finally:
-            os.write(pipes["enough"], b".")
-        busy = busy.result()
-    for pipe in pipes.values():
-        os.close(pipe)
-    check_whole(busy, reference, 2)
-    assert busy.summary["restarts"] == 0 and busy.summary["generations"] == 1, busy.err
-    for job in (hung, late):
-        check_whole(job, reference, 1)
-        assert job.summary["restarts"] == 1, job.err
-    assert "rank 0 (worker 0) made no progress for " in hung.err and "was busy" not in hung.err, hung.err
-    assert "rank 0 (worker 0) was busy for " in late.err and "with evaluation, for which it had announced 0.5 s at most, and was killed" in late.err, late.err
+    with held_up(tmp_path / "busy", IN_A_STEP.format(work=BUSY), workers=2, settings=HANG) as busy:
+        hung, late = run_together(tmp_path, HANG, hung=IN_A_STEP.format(work=NOT_BUSY), late=IN_A_STEP.format(work=BUSY_FOR_TOO_LONG))
+        assert not busy.done()
+    check_whole(busy.result(), reference, 2)
+    assert busy.result().summary["restarts"] == 0 and busy.result().summary["generations"] == 1, busy.result().err
+    check_killed_once(hung, reference, "rank 0 (worker 0) made no progress for ")
+    assert "was busy" not in hung.err, hung.err
+    check_killed_once(late, reference, "rank 0 (worker 0) was busy for ", "with evaluation, for which it had announced 0.5 s at most, and was killed")
+
+
+AT_START = """
+    if is_first():
+        {work}
+    session.start(LENGTHS, state=toy)
+    go_on(session, toy)
+"""
+BUSY_AT_START = """with session.busy("compilation", 600):
+            os.write(os.open("begun", os.O_WRONLY), b".")
+            os.read(os.open("enough", os.O_RDONLY), 1)"""
+NOT_READY = """with session.busy("compilation", 20):
+            pass
+        threading.Event().wait()"""
+BUSY_AT_START_FOR_TOO_LONG = """busy = session.busy("compilation", 0.5)
+        threading.Event().wait()"""
+NOT_STARTED = "start_timeout_s = 2"
+
+
+def test_who_is_busy_before_start_may_take_longer_than_start_timeout_s_and_who_is_not_or_for_too_long_is_killed(tmp_path, reference):
+    with held_up(tmp_path / "busy", AT_START.format(work=BUSY_AT_START), workers=2, settings=NOT_STARTED) as busy:
+        late, over = run_together(tmp_path, NOT_STARTED, late=AT_START.format(work=NOT_READY), over=AT_START.format(work=BUSY_AT_START_FOR_TOO_LONG))
+        assert not busy.done()
+    check_whole(busy.result(), reference, 2)
+    assert busy.result().summary["restarts"] == 0 and busy.result().summary["generations"] == 1, busy.result().err
+    check_killed_once(late, reference, "was not ready 2 s after its start and was killed ([run] start_timeout_s)")
+    assert "was busy" not in late.err, late.err
+    check_killed_once(over, reference, "was busy for ", "with compilation, for which it had announced 0.5 s at most, and was killed")
