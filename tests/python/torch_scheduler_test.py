@@ -6,6 +6,7 @@ import os
 import pathlib
 import types
 
+import elastic_jobs
 import pytest
 import torch
 from conftest import toml
@@ -441,3 +442,44 @@ def test_moments_of_other_names_are_left_alone_and_named_once(caplog):
     assert torch.equal(state["momentum_buffer"], buffer * 4) and torch.equal(state["square_avg"], square)
     (record,) = caplog.records
     assert record.name == "pliant.torch" and record.getMessage().startswith("RMSprop keeps grad_avg, square_avg, which")
+
+
+# The config moves the rates of both groups, and a scheduler of torch the second one's. Says what they are in the updates that are made.
+SKIPS = """
+    import torch
+    from pliant.torch import state
+
+    one, other = torch.nn.Parameter(torch.zeros(4)), torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([dict(params=[one]), dict(params=[other], lr=0.03125)], lr=0.0625)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda n: 1, lambda n: 1 / (1 + n)])
+    session.start(LENGTHS, state=state(torch.nn.ParameterList([one, other]), optimizer, scheduler=scheduler))
+    updates = []
+    for step in session:
+        for rows in step.micro_batches:
+            loss = sum((one - i).square().sum() + (other + i).sum() for i in step.batch.ids_of(rows))
+            is_none = step.index == 5 and step.rank == 1 and rows == step.micro_batches[-1]
+            step.backward(loss * float("nan") if is_none else loss)
+        if step.commit():
+            updates.append([step.index, [group["lr"] for group in optimizer.param_groups]])
+            optimizer.step()
+    print("SAID", json.dumps([updates, scheduler.last_epoch, torch.cat([one, other]).isfinite().all().item()]))
+"""
+
+
+def test_a_step_that_is_skipped_in_a_job_moves_no_scheduler_of_torch_and_takes_no_step_from_one_of_the_config(tmp_path):
+    rates = 'use = "linear"\nschedule = ["cosine"]\nunit = "tokens"\nbase_batch = 200\nbase_lr = 0.0625\n[lr.cosine]\nby = "steps"\nend = 20\n'
+    config = elastic_jobs.CONFIG.partition("[lr]")[0] + "[lr]\n" + rates
+    job = elastic_jobs.run(tmp_path / "job", SKIPS, workers=2, settings='on_nonfinite = "skip"', config=config)
+    (updates, scheduled, is_finite), again = elastic_jobs.said_by(job)
+    assert again == [updates, scheduled, is_finite] and is_finite and job.summary["steps_skipped"] == 1
+    steps = [step for step, _ in updates]
+    assert steps == [step for step in range(elastic_jobs.STEPS) if step != 5] and scheduled == len(updates)
+    ledger = map(json.loads, pathlib.Path(job.summary["directory"], "ledger.jsonl").read_text().splitlines())
+    commits = [line for line in ledger if line["record"] == "commit"]
+    assert [line["step"] for line in commits if line.get("skipped")] == [5] and len(commits) == elastic_jobs.STEPS
+    rule = rate_of(rates)
+    for number, (step, found) in enumerate(updates):
+        tokens = commits[step]["tokens"]
+        rate = rule.scaling(step, pliant.BatchSize(rows=1, sequences=1, tokens=tokens, loss_tokens=tokens)).learning_rate
+        assert found == pytest.approx([rate, rate / 2 / (1 + number)], rel=1e-12)
+        assert commits[step]["lr"] == found[0]

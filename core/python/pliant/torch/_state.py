@@ -38,7 +38,7 @@ def state(model: torch.nn.Module, optimizer: Any = None, *, scheduler: Any = Non
     committed are those of [lr] base_lr's place, one for each parameter group; they are scaled for that step alone, and with them betas,
     epsilon and weight decay where the rule says so. Where the config has [lr.groups], a group with a "name" has its rate there, in place of the
     one that it begins with, and a scheduler moves it in the same proportion.
-    `scheduler`: any of torch that moves these rates once a step; Pliant calls it, and keeps its state.
+    `scheduler`: any of torch that moves these rates once a step; Pliant calls it for each step whose update is made, and keeps its state.
     `initialise`: a function of a parameter and its group that gives the entries of the optimizer's state before the first step, for
     optimizers that are not known here.
     """
