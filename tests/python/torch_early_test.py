@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torch_state_test import Step, commit, model_of, session
+from torch_state_test import Step, commit, model_of, places_of, session
 
 import pliant
 import pliant.torch
@@ -81,6 +81,7 @@ def test_the_last_micro_batch_is_handed_in_from_its_end_while_backward_goes_on_a
         assert len(last) > 4 and sum(count for _, count in last) == state.gradient_size
         of_last = step.events[4:]  # the micro-batches before have left the first layer, and been handed in
         assert of_last.index("the first layer is left") >= 4
+        assert [step.places[i] for i in range(state.gradient_size)] == places_of(model.parameters())
     fresh = layers()
 
     def same(row, _):

@@ -23,7 +23,7 @@ class Step:
     def __init__(self, size, micro_batches=(range(0, 1),), index=0, scaling=None, world_size=1):
         self.index, self.micro_batches, self.size, self.world_size = index, micro_batches, size, world_size
         self.sum, self.loss, self.added, self.norms = numpy.zeros(size, numpy.float32), 0.0, 0, []
-        self._open, self._scaling, self.taken = [], scaling or {}, []
+        self._open, self._scaling, self.taken, self.places = [], scaling or {}, [], {}
 
     @property
     def pending(self):
@@ -38,6 +38,7 @@ class Step:
         memory = torch.frombuffer(bytearray(ctypes.string_at(address, count * width)), dtype=getattr(torch, dtype))
         self._open.append((offset, memory.float().numpy()))
         self.taken.append((self.added, offset, count))
+        self.places.update({offset + i: address + i * width for i in range(count)})
 
     def add(self, rows, loss_sum):
         whole = numpy.concatenate([values for _, values in sorted(self._open, key=lambda piece: piece[0])])
@@ -113,6 +114,33 @@ def test_a_backward_of_the_programs_own_before_that_of_the_step_counts():
     (2 * model(data).sum()).backward()
     state.backward(step, step.pending, model(data).sum())
     numpy.testing.assert_allclose(step.sum, expected.numpy(), rtol=1e-5)
+
+
+def places_of(parameters):
+    """Where each element of the gradient lies, of parameters in its order."""
+    return [one.grad.data_ptr() + i * one.grad.element_size() for one in parameters for i in range(one.numel())]
+
+
+def test_what_is_handed_in_lies_where_backward_adds_and_the_mean_comes_to_the_same_place():
+    model = nn.ModuleList([nn.Linear(2, 3), nn.Linear(2, 1, dtype=torch.bfloat16)])  # in the order of the gradient
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
+    places = places_of(model.parameters())
+    data = torch.tensor([[2.0, 3.0]])
+    for index in range(2):
+        step = Step(state.gradient_size, (range(0, 1), range(1, 2)), index)
+        state.begin(step)
+        for _ in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            step.places.clear()
+            state.backward(step, step.pending, model[0](data).sum() + model[1](data.bfloat16()).float().sum())
+            assert [step.places[i] for i in range(state.gradient_size)] == places == places_of(model.parameters())
+        commit(state, step, divisor=2.0)
+        assert places_of(model.parameters()) == places and model[0].weight.grad.tolist() == [[2.0, 3.0]] * 3
+        ctypes.cast(places[0], ctypes.POINTER(ctypes.c_float))[0] = 8.0
+        weight = model[0].weight[0, 0].item()
+        optimizer.step()
+        assert model[0].weight[0, 0].item() == pytest.approx(weight - 0.8)
 
 
 def test_what_the_loss_does_not_depend_on_and_what_a_hook_takes_away_is_zero():
