@@ -1,5 +1,6 @@
 """what programs do with a model beside plain steps leaves the same bits where it is cut over workers: recomputing, loading, generating, saving."""
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import struct
 import subprocess
 import sys
 
+import forked_ranks
 import pytest
 import torch
 
@@ -252,3 +254,64 @@ def test_an_exported_file_has_the_whole_model(made, coordinator):
     found = read_safetensors(made[coordinator][1] / "exported.safetensors")
     assert set(found) == set(whole["values"]) - {"blocks.2.gate"}
     assert all(torch.equal(value, whole["values"][name]) for name, value in found.items())
+
+
+# That model in 16 bits, which is recomputed, by ranks that one process has forked.
+RECOMPUTED = """
+import collections, json, os, sys
+import torch
+import pliant.elastic, pliant.torch
+import worker
+
+os.environ["LOCAL_RANK"] = os.environ["RANK"]
+
+
+def main(session):
+    model, calls, types = worker.made(7), collections.Counter(), set()
+    for number, block in enumerate(model.blocks):
+        block.register_forward_pre_hook(lambda *_, number=number: calls.update([number]))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    state = pliant.torch.shard(model, optimizer, session=session, external=["blocks.1.gate"])
+    session.start(worker.LENGTHS, loss_tokens=[n - 1 for n in worker.LENGTHS], state=state)
+    loader = session.loader(worker.Sentences(), worker.collate)
+    for step in session:
+        with step.attempt():
+            for batch in loader.of(step):
+                loss = model(batch)
+                types.add(str(loss.dtype))
+                step.backward(loss)
+        if step.commit():
+            state.clip_grad_norm_(0.5)
+            optimizer.step()
+    print(json.dumps([*sorted(types), *(calls[number] / calls[0] for number in range(3))]))
+
+
+sys.exit(pliant.elastic.run_worker(main, "pliant.toml", sets=sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    made = forked_ranks.Launcher()
+    yield made
+    made.close()
+
+
+def test_what_is_recomputed_in_16_bits_has_the_same_weights_whatever_gathers_it_at_every_number_of_ranks(launcher, tmp_path):
+    for name, text in (("worker.py", PROGRAM), ("recomputed.py", RECOMPUTED), ("pliant.toml", CONFIG)):
+        (tmp_path / name).write_text(text)
+    found = {}
+    for coordinator, ranks in itertools.product(("eager", "zero3", "planned"), (1, 2)):
+        name = f"{coordinator}-{ranks}"
+        sets = [f"run.name={name}", f"run.max_steps={STEPS}", f"coordinator.use={coordinator}", "coordinator.compute_dtype=bf16"]
+        codes, out, err = launcher.run(ranks, tmp_path / "recomputed.py", *sets, folder=tmp_path)
+        assert codes == [0] * ranks, err
+        assert [json.loads(one) for one in out] == [["torch.bfloat16", 1, 2, 2]] * ranks
+        file = tmp_path / f"{name}.safetensors"
+        exported = subprocess.run([BIN / "pliant", "snapshot", "export", tmp_path / "pliant-runs" / name / "latest", "-o", file], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, check=False)
+        assert exported.returncode == 0, exported.stdout
+        found[name] = {key: value.numpy().tobytes() for key, value in read_safetensors(file).items()}
+    assert len(found["eager-1"]) > 20
+    for name, values in found.items():
+        assert values == found["eager-1"], name
