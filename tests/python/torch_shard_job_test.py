@@ -66,25 +66,33 @@ def cut(workers, coordinator="planned"):
     return [f"run.workers={workers}", f"coordinator.use={coordinator}"]
 
 
+# Where ranks die, and the step of the newest snapshot, to which the job goes back: a share of the state is lost.
+DEATHS = {"killed": {"rank=1,step=3,at=gather": 2, "rank=0,step=4,at=finish": 2}}
+if THOROUGH:
+    DEATHS["killed_again"] = {"rank=0,step=3,at=scatter": 2, "rank=1,step=4,at=snapshot": 2}
+    DEATHS["killed_late"] = {"rank=1,step=3": 2, f"rank=0,step={STEPS},at=snapshot": 4}
+
+
 @pytest.fixture(scope="module")
 def made(folder):
     """Weights and summaries of jobs, by name."""
-    jobs = {"whole": ["run.workers=1"], "killed": cut(2)}
+    jobs = {"whole": ["run.workers=1"], **dict.fromkeys(DEATHS, cut(2))}
     if THOROUGH:
         jobs.update({f"{coordinator}_{workers}": cut(workers, coordinator) for workers, coordinator in [(1, "eager"), (3, "zero3"), (4, "planned")]})
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        found = {name: pool.submit(weights_of, folder, name, sets, *(["--inject", "kill:rank=1,step=3"] if name == "killed" else []))
-                 for name, sets in jobs.items()}
+        found = {name: pool.submit(weights_of, folder, name, sets, *(f"--inject=kill:{one}" for one in DEATHS.get(name, ()))) for name, sets in jobs.items()}
     return {name: one.result() for name, one in found.items()}
 
 
-def test_the_weights_are_those_of_the_whole_model_at_every_number_of_workers_and_after_a_death(made):
+def test_the_weights_are_those_of_the_whole_model_at_every_number_of_workers_and_after_deaths(made):
     whole, _ = made["whole"]
     assert len(whole) == 28
     for name, (weights, summary) in made.items():
         assert weights == whole, name
         assert summary["steps"] == STEPS and summary["samples_repeated"] == 0, name
-    assert made["killed"][1]["restarts"] == 1
+        ledger = map(json.loads, pathlib.Path(summary["directory"], "ledger.jsonl").read_text().splitlines())
+        assert [line["step"] for line in ledger if line["record"] == "restart"] == list(DEATHS.get(name, {}).values()), name
+        assert summary["restarts"] == len(DEATHS.get(name, ())), name
 
 
 def test_a_snapshot_of_shards_goes_into_a_model_and_an_optimizer_that_are_whole(folder, made):
