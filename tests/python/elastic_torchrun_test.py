@@ -179,6 +179,24 @@ def test_an_interrupt_of_a_rank_that_waits_for_others_to_attach_ends_it_and_the_
     assert f"pliant: error: worker {rank} ended" in job.logs["log-0-0"], job.said
 
 
+# Rank 0 has started the agent, and nobody is told where it is.
+TELLS_NOBODY = """
+import subprocess
+wait = subprocess.Popen.wait
+def noted_wait(process, *given):
+    print("agent ended with code", wait(process, *given))
+def interrupted_set(*_):
+    subprocess.Popen.wait = noted_wait
+    raise KeyboardInterrupt
+torch.Store.set = interrupted_set
+sys.exit("""
+
+
+def test_an_interrupt_of_rank_0_before_it_attaches_ends_the_agent_too(tmp_path):
+    job = launched_jobs.run(tmp_path, ranks=1, main=launched_jobs.MAIN.replace("sys.exit(", TELLS_NOBODY))
+    assert job.codes == [-signal.SIGINT] and "ended before rank 0 of 1 had attached" in job.said and "agent ended with code 1" in job.said, job.said
+
+
 # Rank 1 has left when rank 0 was interrupted in its wait for the agent, which waits for rank 1.
 LEAVES = """
     session.start(LENGTHS, state=toy)

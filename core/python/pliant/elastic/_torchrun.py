@@ -110,6 +110,8 @@ class Agent:
             return 0
         if self._session is not None:
             self._session.end()
+        elif self._process.stdin is not None:
+            self._process.stdin.close()  # else it waits for this rank to attach
         try:
             return self._process.wait(_SECONDS_OF_AGENT)
         except subprocess.TimeoutExpired:
