@@ -57,52 +57,36 @@ IN_A_STEP = """
             break
     go_on(session, toy)
 """
-# Until jobs beside it, which began later, were found to hang.
-BUSY = """with session.busy("evaluation", 600):
-                os.write(os.open("begun", os.O_WRONLY), b".")
-                os.read(os.open("enough", os.O_RDONLY), 1)"""
-NOT_BUSY = """with session.busy("evaluation", 20):
-                pass
-            threading.Event().wait()"""
-BUSY_FOR_TOO_LONG = """busy = session.busy("evaluation", 0.5)
-            threading.Event().wait()"""
-HANG = "hang_timeout_s = 2"
-
-
-def test_who_is_busy_for_longer_than_hang_timeout_s_is_no_hang_and_who_is_not_or_for_too_long_is_one(tmp_path, reference):
-    with held_up(tmp_path / "busy", IN_A_STEP.format(work=BUSY), workers=2, settings=HANG) as busy:
-        hung, late = run_together(tmp_path, HANG, hung=IN_A_STEP.format(work=NOT_BUSY), late=IN_A_STEP.format(work=BUSY_FOR_TOO_LONG))
-        assert not busy.done()
-    check_whole(busy.result(), reference, 2)
-    assert busy.result().summary["restarts"] == 0 and busy.result().summary["generations"] == 1, busy.result().err
-    check_killed_once(hung, reference, "rank 0 (worker 0) made no progress for ")
-    assert "was busy" not in hung.err, hung.err
-    check_killed_once(late, reference, "rank 0 (worker 0) was busy for ", "with evaluation, for which it had announced 0.5 s at most, and was killed")
-
-
 AT_START = """
     if is_first():
         {work}
     session.start(LENGTHS, state=toy)
     go_on(session, toy)
 """
-BUSY_AT_START = """with session.busy("compilation", 600):
-            os.write(os.open("begun", os.O_WRONLY), b".")
-            os.read(os.open("enough", os.O_RDONLY), 1)"""
-NOT_READY = """with session.busy("compilation", 20):
-            pass
-        threading.Event().wait()"""
-BUSY_AT_START_FOR_TOO_LONG = """busy = session.busy("compilation", 0.5)
-        threading.Event().wait()"""
-NOT_STARTED = "start_timeout_s = 2"
+# Until jobs beside it, which began later, were found to be late.
+BUSY = """with session.busy("compilation", 600):
+    os.write(os.open("begun", os.O_WRONLY), b".")
+    os.read(os.open("enough", os.O_RDONLY), 1)"""
+NOT_BUSY = """with session.busy("compilation", 20):
+    pass
+threading.Event().wait()"""
+BUSY_FOR_TOO_LONG = """busy = session.busy("compilation", 0.5)
+threading.Event().wait()"""
 
 
-def test_who_is_busy_before_start_may_take_longer_than_start_timeout_s_and_who_is_not_or_for_too_long_is_killed(tmp_path, reference):
-    with held_up(tmp_path / "busy", AT_START.format(work=BUSY_AT_START), workers=2, settings=NOT_STARTED) as busy:
-        late, over = run_together(tmp_path, NOT_STARTED, late=AT_START.format(work=NOT_READY), over=AT_START.format(work=BUSY_AT_START_FOR_TOO_LONG))
+@pytest.mark.parametrize(("place", "settings", "said"), [
+    (IN_A_STEP, "hang_timeout_s = 2", "rank 0 (worker 0) made no progress for "),
+    (AT_START, "start_timeout_s = 2", "was not ready 2 s after its start and was killed ([run] start_timeout_s)")])
+def test_who_is_busy_may_take_longer_than_others_in_a_step_and_before_start_and_who_is_not_or_for_too_long_is_killed(tmp_path, reference, place, settings, said):
+    def at_place(work):
+        indent = next(line for line in place.splitlines() if "{work}" in line).partition("{")[0]
+        return place.format(work=work.replace("\n", "\n" + indent))
+
+    with held_up(tmp_path / "busy", at_place(BUSY), workers=2, settings=settings) as busy:
+        hung, late = run_together(tmp_path, settings, hung=at_place(NOT_BUSY), late=at_place(BUSY_FOR_TOO_LONG))
         assert not busy.done()
     check_whole(busy.result(), reference, 2)
     assert busy.result().summary["restarts"] == 0 and busy.result().summary["generations"] == 1, busy.result().err
-    check_killed_once(late, reference, "was not ready 2 s after its start and was killed ([run] start_timeout_s)")
-    assert "was busy" not in late.err, late.err
-    check_killed_once(over, reference, "was busy for ", "with compilation, for which it had announced 0.5 s at most, and was killed")
+    check_killed_once(hung, reference, said)
+    assert "was busy" not in hung.err, hung.err
+    check_killed_once(late, reference, "was busy for ", "with compilation, for which it had announced 0.5 s at most, and was killed")

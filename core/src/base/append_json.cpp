@@ -33,7 +33,7 @@ void append_json(std::string& to, double value) {
   }
   const size_t begin = to.size();
   fmt::format_to(std::back_inserter(to), "{}", value);
-  if (to.find_first_of(".e", begin) == std::string::npos) to += ".0";  // -0 is another integer than number
+  if (to.find_first_of(".e", begin) == std::string::npos) to += ".0";  // read as a whole number, -0 would lose its sign
 }
 
 void append_json(std::string& to, long long value) {

@@ -56,6 +56,7 @@ class Encoder {
   void append(double value) { append_json(text_, value); }
   /// Readers of JSON may take a number for one of 53 bits.
   void append(uint64_t value) { append_json(text_, std::to_string(value)); }
+  /// It may quote any bytes of a program: these must not end the conversation.
   void append(const std::string& value) { append_json(text_, std::string_view(value).substr(0, kLongestText)); }
   void append(BreakCause value) { append(static_cast<int>(value)); }
   void append(Origin value) { append(static_cast<int>(value)); }

@@ -22,6 +22,15 @@ void let_compute(PlayedJob& job) {
   job.commit({0, 1});
 }
 
+/// Two ranks, which own `map`, have committed the only step.
+void let_commit_all(PlayedJob& job, const Ownership& map) {
+  job.steps = 1;
+  job.start(0, 2);
+  job.form(map);
+  job.commit({0, 1});
+  job.take<Abort>();
+}
+
 void let_vote(PlayedJob& job, std::vector<sharded::VisitCount> visits) {
   const Assignment own = share_out(8, {.world_size = 2});
   for (const WorkerId id : {0, 1}) job.group.received(id, Reducing{job.generation, 1, digest_of(own)});
@@ -104,12 +113,8 @@ TEST_CASE("ranks that part after the last commit are named, break off and write 
   for (const bool all_wrote : {false, true}) {
     CAPTURE(all_wrote);
     PlayedJob job(2, 0);
-    job.steps = 1;
-    job.start(0, 2);
     const Ownership map = dealt(11, 2);
-    job.form(map);
-    job.commit({0, 1});
-    job.take<Abort>();
+    let_commit_all(job, map);
     job.group.compare_visits(false);
     job.write(1, 1, map, 1);
     job.parted = "rank 0 began an evaluation, rank 1 ended the step after 8 visits";
@@ -132,12 +137,8 @@ TEST_CASE("ranks that part after the last commit are named, break off and write 
 
 TEST_CASE("after the last commit a rank that breaks off in its passes has the others break off") {
   PlayedJob job(2, 0);
-  job.steps = 1;
-  job.start(0, 2);
   const Ownership map = dealt(11, 2);
-  job.form(map);
-  job.commit({0, 1});
-  job.take<Abort>();
+  let_commit_all(job, map);
   job.group.received(1, Broken{job.generation, "gone", BreakCause::kPeerLost});
   CHECK(job.told<Abort>().empty());
   job.group.received(1, Broken{job.generation, "a kernel failed"});
