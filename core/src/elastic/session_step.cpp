@@ -153,10 +153,7 @@ void Session::State::settle() {
   // A rule that learns from gradients learns nothing from one that is not there.
   if (!commit.skip || !learning_rate->wants_gradient_norms()) learning_rate->commit(applied, batch.size, norms);
   ++applied;
-  if (sharded != nullptr) {
-    sharded->end_step(applied);
-    sharded->note_end_of_step();  // also of the last one: whoever still waits for a pass of this rank waits for ever
-  }
+  if (sharded != nullptr) sharded->end_step(applied);
   if (commit.compare) {
     last_digest = digest_of_state();
     channel.send(elastic::Holds{applied, true, last_digest->root});

@@ -238,6 +238,7 @@ void Runtime::end_step(int64_t step) {
     shards_.move_on(step);
   }
   after_update_ = step + 1;
+  note(Visited::Kind::kEndStep);  // of the last one, too: whoever waits for a pass of this rank then waits for ever
 }
 
 bool Runtime::has_trained() const {

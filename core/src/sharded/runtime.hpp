@@ -106,8 +106,8 @@ class Runtime {
   [[nodiscard]] int64_t step() const { return shards_.step(); }
   /// Throws kDataLoss, naming both, unless that is `step`.
   void require_step(int64_t step) const;
-  /// A step has ended, and the state holds `step` steps: what its update left alone is of that step, too. Throws
-  /// kDataLoss where an update did not come to its end.
+  /// A step has ended, which all ranks do alike, and the state holds `step` steps: what its update left alone is of
+  /// that step, too. Throws kDataLoss where an update did not come to its end.
   void end_step(int64_t step);
   /// Of this rank's chunks, a sum modulo 2^64 for each array, as the state's digest has them; taken once for each step.
   /// require_step() comes before it.
@@ -198,8 +198,6 @@ class Runtime {
   [[nodiscard]] std::optional<bool> is_finite(size_t micro_batch);
   /// This rank has made all passes of the step, and reduces next.
   void note_commit() { note(Visited::Kind::kCommit); }
-  /// It has come to the end of a step that was committed, and makes no more passes before the next one.
-  void note_end_of_step() { note(Visited::Kind::kEndStep); }
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
   [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
