@@ -83,8 +83,10 @@ class Group {
   [[nodiscard]] Link& link() { return *link_; }
 
   // For the link.
-  /// All have opened the memory. Called once.
-  void joining_is_over() { made_.reset(); }
+  /// All have opened the memory. Idempotent; from any thread: two peers that greet at once may each find all there.
+  void joining_is_over() {
+    if (!joining_over_.exchange(true)) made_.reset();
+  }
   /// Rings `peer` if it sleeps for what `publisher` has come to.
   void ring_if_awaited(int32_t peer, int32_t publisher, Stage stage, uint64_t ticks) const;
   /// Rings `peer` if it sleeps for messages.
@@ -114,6 +116,7 @@ class Group {
   const int yields_;  ///< turns of waiting before sleeping
   const bool crowded_;
   std::shared_ptr<UniqueFd> made_;     // shared with the list of unused ids until joining has begun
+  std::atomic<bool> joining_over_{false};
   std::atomic<bool> complete_{false};  ///< wait_ready has seen all ranks
   std::atomic<bool> aborted_{false};
   std::atomic<bool> read_all_{false};  ///< written only, by check_all_there

@@ -258,6 +258,18 @@ TEST_CASE("a rank over Gloo that has joined already is refused and the others go
   CHECK(two.status(60000).ok());
 }
 
+TEST_CASE("ranks over Gloo that all greet each other at once join, many times over") {
+  const Device device(over_gloo());
+  for (int turn = 0; turn < 10; ++turn) {
+    constexpr int32_t kRanks = 6;
+    pliant_comm_id id{};
+    REQUIRE(device.call(&pliant_collectives::comm_id, kRanks, &id).ok());
+    std::vector<std::unique_ptr<Comm>> comms;
+    for (int32_t rank = 0; rank < kRanks; ++rank) comms.push_back(std::make_unique<Comm>(device, id, rank, kRanks));
+    for (const auto& comm : comms) CHECK(comm->status(60000).ok());
+  }
+}
+
 TEST_CASE("transport and interface that do not fit are refused with what there is") {
   const auto refusal = [](const std::string& transport, const std::string& interface) -> std::string {
     try {
