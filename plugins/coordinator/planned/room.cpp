@@ -1,6 +1,7 @@
 #include "room.hpp"
 
 #include <algorithm>
+#include <deque>
 
 namespace pliant::coordinator::planned {
 namespace {
@@ -104,7 +105,7 @@ void Room::take(uint32_t parameter, uint64_t place, uint64_t bytes) {
   make_way(parameter, may_go(parameter));
   if (budget_ == 0 || bytes == 0) return;
   held_bytes_ += bytes;
-  if (place != PLIANT_ANY_PLACE) by_place_.emplace(place, parameter);
+  if (place != PLIANT_ANY_PLACE) link(parameter);
   if (!has_places_) return;
   auto gap = gaps_.upper_bound(place);
   --gap;
@@ -114,12 +115,28 @@ void Room::take(uint32_t parameter, uint64_t place, uint64_t bytes) {
   add_gap(place + bytes, begin + length - place - bytes);
 }
 
+void Room::link(uint32_t parameter) {
+  Held& one = held_[parameter];
+  const auto at = by_place_.emplace(one.place, parameter).first;
+  one.left = at == by_place_.begin() ? kNone : std::prev(at)->second;
+  one.right = std::next(at) == by_place_.end() ? kNone : std::next(at)->second;
+  if (one.left != kNone) held_[one.left].right = parameter;
+  if (one.right != kNone) held_[one.right].left = parameter;
+}
+
+void Room::unlink(uint32_t parameter) {
+  const Held& one = held_[parameter];
+  by_place_.erase(one.place);
+  if (one.left != kNone) held_[one.left].right = one.right;
+  if (one.right != kNone) held_[one.right].left = one.left;
+}
+
 void Room::drop(uint32_t parameter) {
   Held& one = held_[parameter];
   if (budget_ > 0 && one.bytes > 0) {
     remove_may_go(one.next, parameter);
     set_fixed(parameter, false);
-    by_place_.erase(one.place);
+    if (one.place != PLIANT_ANY_PLACE) unlink(parameter);
     held_bytes_ -= one.bytes;
     if (has_places_) {
       fixed_.erase(one.place);
@@ -198,8 +215,11 @@ std::optional<Room::Spot> Room::between_fixed(const Want& want) const {
 std::optional<Room::Spot> Room::spot_at(uint64_t place, const Want& want) const {
   if (place > want.top || want.bytes > want.top - place) return std::nullopt;
   Spot spot{place, {}};
-  for (auto one = by_place_.lower_bound(place); one != by_place_.end() && one->first < place + want.bytes; ++one) {
+  auto one = by_place_.upper_bound(place);
+  if (one != by_place_.begin()) --one;
+  for (; one != by_place_.end() && one->first < place + want.bytes; ++one) {
     ++looked_at_;
+    if (one->first + held_[one->second].bytes <= place) continue;
     if (held_[one->second].next <= want.until) return std::nullopt;
     spot.goes.push_back(one->second);
   }
@@ -216,38 +236,123 @@ std::vector<uint32_t> Room::above(uint64_t line) const {
   return found;
 }
 
-std::optional<Room::Window> Room::window_around(uint32_t parameter, const Want& want) const {
+std::optional<Room::Window> Room::window_around(uint32_t parameter, const Want& want, Stretches& too_short) const {
   const Held& seed = held_[parameter];
   if (seed.bytes == 0 || seed.next <= want.until || seed.place >= want.top) return std::nullopt;
+  for (const auto& [begin, end] : too_short) {
+    if (begin <= seed.place && seed.place < end) return std::nullopt;
+  }
   Window window{seed.place, seed.place + seed.bytes, {parameter}};
-  auto right = by_place_.upper_bound(seed.place);
-  auto left = std::prev(right);
+  uint32_t left = seed.left;
+  uint32_t right = seed.right;
   const auto widen_gaps = [&] {
-    window.end = right == by_place_.end() ? budget_ : right->first;
-    window.begin = left == by_place_.begin() ? 0 : std::prev(left)->first + held_[std::prev(left)->second].bytes;
+    window.end = right == kNone ? budget_ : held_[right].place;
+    window.begin = left == kNone ? 0 : held_[left].place + held_[left].bytes;
   };
   widen_gaps();
   ++looked_at_;
+  const auto worth = [&](uint32_t other) -> Moment {
+    if (other == kNone || !may_go(other)) return 0;
+    const Held& one = held_[other];
+    return one.next > want.until && one.place < want.top ? one.next : 0;
+  };
   while (std::min(window.end, want.top) - window.begin < want.bytes) {
     ++looked_at_;
-    const auto worth = [&](uint32_t other) -> Moment {
-      const Held& one = held_[other];
-      return may_go(other) && one.next > want.until ? one.next : 0;
-    };
-    const bool has_right = right != by_place_.end() && right->first < want.top && worth(right->second) > 0;
-    const bool has_left = left != by_place_.begin() && worth(std::prev(left)->second) > 0;
-    if (!has_left && !has_right) return std::nullopt;
-    const bool goes_right = has_right && (!has_left || worth(right->second) >= worth(std::prev(left)->second));
-    if (goes_right) {
-      window.within.push_back(right->second);
-      ++right;
+    const Moment of_right = worth(right);
+    const Moment of_left = worth(left);
+    if (of_left == 0 && of_right == 0) {
+      too_short.emplace_back(window.begin, window.end);
+      return std::nullopt;
+    }
+    if (of_right >= of_left) {
+      window.within.push_back(right);
+      right = held_[right].right;
     } else {
-      --left;
-      window.within.push_back(left->second);
+      window.within.push_back(left);
+      left = held_[left].left;
     }
     widen_gaps();
   }
   return window;
+}
+
+/// What a window loses as it slides over parameters in their order: the sum, or the largest.
+class Room::Losses {
+ public:
+  explicit Losses(bool is_sum) : is_sum_(is_sum) {}
+  void add(Wide loss) {
+    sum_ += loss;
+    while (!is_sum_ && !largest_.empty() && largest_.back().second < loss) largest_.pop_back();
+    if (!is_sum_) largest_.emplace_back(added_, loss);
+    ++added_;
+  }
+  /// The one that was added first, of `loss`.
+  void remove(Wide loss) {
+    sum_ -= loss;
+    if (!is_sum_ && largest_.front().first == removed_) largest_.pop_front();
+    ++removed_;
+  }
+  [[nodiscard]] Wide all() const {
+    if (is_sum_) return sum_;
+    return largest_.empty() ? 0 : largest_.front().second;
+  }
+
+ private:
+  bool is_sum_;
+  Wide sum_ = 0;
+  size_t added_ = 0;
+  size_t removed_ = 0;
+  std::deque<std::pair<size_t, Wide>> largest_;  ///< numbers and losses, which fall
+};
+
+// Each spot that loses least begins where a parameter or what may not go ends, or ends where one begins.
+std::optional<Room::Spot> Room::cheapest_spot(const Want& want, const std::vector<uint64_t>& costs) const {
+  std::optional<uint64_t> best;
+  Wide least = 0;
+  struct MayGo {
+    uint64_t begin;
+    uint64_t end;
+    Wide loss;
+  };
+  std::vector<MayGo> pieces;  // of a stretch without what may not go
+  std::vector<uint64_t> places;
+  const auto look_at = [&](uint64_t begin, uint64_t end) {
+    end = std::min(end, want.top);
+    if (end < begin || end - begin < want.bytes) return;
+    const uint64_t last = end - want.bytes;
+    places.assign({begin, last});
+    for (const MayGo& one : pieces) {
+      if (one.end <= last) places.push_back(one.end);
+      if (one.begin >= begin + want.bytes && one.begin <= end) places.push_back(one.begin - want.bytes);
+    }
+    std::sort(places.begin(), places.end());
+    Losses losses(want.weighing != Weighing::kTime);
+    auto first = pieces.begin();
+    auto next = pieces.begin();
+    for (const uint64_t place : places) {
+      for (; next != pieces.end() && next->begin < place + want.bytes; ++next) losses.add(next->loss);
+      for (; first != next && first->end <= place; ++first) losses.remove(first->loss);
+      const Wide loss = losses.all();
+      if (best && (want.side == Side::kHigh ? least < loss : least <= loss)) continue;
+      best = place;
+      least = loss;
+    }
+  };
+  uint64_t begin = 0;
+  for (const auto& [place, parameter] : by_place_) {
+    if (place >= want.top) break;
+    ++looked_at_;
+    const Held& one = held_[parameter];
+    if (may_go(parameter) && one.next > want.until) {
+      pieces.push_back({place, place + one.bytes, loss_of(parameter, want, costs)});
+      continue;
+    }
+    look_at(begin, place);
+    pieces.clear();
+    begin = place + one.bytes;
+  }
+  look_at(begin, budget_);
+  return best ? spot_at(*best, want) : std::nullopt;
 }
 
 std::optional<Room::Spot> Room::gap_on_side(const Want& want) const {
@@ -339,8 +444,9 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
   }
   std::optional<Spot> best;
   Wide least = 0;
+  Stretches too_short;
   const auto look_at = [&](uint32_t parameter) {
-    const std::optional<Window> window = window_around(parameter, want);
+    const std::optional<Window> window = window_around(parameter, want, too_short);
     if (!window) return;
     // From either end of it, whichever loses less.
     const bool is_high = want.side == Side::kHigh;
@@ -366,10 +472,7 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
     look_at(one->second);
   }
   if (best) return best;
-  if (want.thorough) {
-    for (const auto& entry : may_go_) look_at(entry.second);
-    return best;
-  }
+  if (want.thorough) return cheapest_spot(want, costs);
   // Those that were looked at may all have been small, of which many lie there with no use to come.
   seeds = looked_at = 0;
   for (auto one = may_go_.rbegin(); one != may_go_.rend() && one->first > want.until; ++one) {

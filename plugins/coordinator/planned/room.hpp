@@ -30,11 +30,14 @@ class Room {
     if (budget_ > 0 && has_places_) add_gap(0, budget_);
   }
 
+  static constexpr uint32_t kNone = UINT32_MAX;  ///< no parameter
   struct Held {
     uint64_t place = PLIANT_ANY_PLACE;
     uint64_t bytes = 0;
-    Moment next = kNever;  ///< its next use, as far as is known
-    uint32_t users = 0;    ///< modules that are entered, as often as they are
+    uint32_t left = kNone;   ///< the one before it, of those that have a place and bytes
+    uint32_t right = kNone;  ///< the one behind it
+    Moment next = kNever;    ///< its next use, as far as is known
+    uint32_t users = 0;      ///< modules that are entered, as often as they are
     bool whole = false;
     bool waited_for = false;
     bool stays = false;  ///< makes room for nothing
@@ -65,8 +68,10 @@ class Room {
   };
   /// A gap on that side, or, where there are many, the one that fits best; else what is used latest goes, weighed by
   /// what it costs to gather it again. nullopt: there is no such spot. `costs`: by parameter, what gathering it costs.
-  /// O(log n) unless it has to be thorough.
+  /// O(log n + what lies in the places that are looked at), and O(n log n) where it has to be thorough.
   [[nodiscard]] std::optional<Spot> find(const Want& want, const std::vector<uint64_t>& costs) const;
+  /// Of all spots below `top` one that loses least, as it is weighed. O(n log n).
+  [[nodiscard]] std::optional<Spot> cheapest_spot(const Want& want, const std::vector<uint64_t>& costs) const;
   /// The lowest gap that has the bytes, below `top`. O(gaps).
   [[nodiscard]] std::optional<Spot> lowest_gap(const Want& want) const;
   /// Right behind all that stays or is used, below `top`; nothing lies there whose next use is at `until` or sooner.
@@ -99,6 +104,9 @@ class Room {
   }
 
  private:
+  /// It has a place now, or none any more.
+  void link(uint32_t parameter);
+  void unlink(uint32_t parameter);
   void add_gap(uint64_t place, uint64_t bytes);
   void remove_gap(uint64_t place, uint64_t bytes);
   /// It may go, or is fixed; neither where it takes no place.
@@ -117,8 +125,12 @@ class Room {
   /// Of what may go, as it is weighed.
   [[nodiscard]] Wide loss_of(uint32_t parameter, const Want& want, const std::vector<uint64_t>& costs) const;
   void set_fixed(uint32_t parameter, bool fixed);
+  class Losses;
   struct Window;
-  [[nodiscard]] std::optional<Window> window_around(uint32_t parameter, const Want& want) const;
+  using Stretches = std::vector<std::pair<uint64_t, uint64_t>>;  ///< begins, ends
+  /// The window that grows around it to what is used later. nullopt: what may go ends before it is large enough, as it
+  /// does from anywhere within a stretch of `too_short`, to which that one is added. O(of it).
+  [[nodiscard]] std::optional<Window> window_around(uint32_t parameter, const Want& want, Stretches& too_short) const;
 
   bool has_places_ = true;
   uint64_t budget_ = 0;

@@ -82,7 +82,52 @@ Cost cost_of(uint32_t modules, uint64_t part, size_t passes = 1, const PlannerOp
   return made;
 }
 
+/// Entries looked at in three steps of layers of a large parameter and a tiny one, with room for 16 layers: a large one
+/// goes where many tiny ones lie.
+uint64_t looked_at_beside_tiny_ones(uint32_t layers) {
+  constexpr uint64_t kTinyOnesOfLarge = 1024;
+  sdk::Model model;
+  model.modules.emplace_back();
+  for (uint32_t layer = 1; layer <= layers; ++layer) {
+    model.modules.emplace_back();
+    model.modules[0].children.push_back(layer);
+    for (const uint64_t units : {kTinyOnesOfLarge, uint64_t{1}}) {
+      sdk::Parameter parameter;
+      parameter.bytes = units * kUnit;
+      parameter.elements = parameter.bytes / 4;
+      model.modules.back().own.push_back(static_cast<uint32_t>(model.parameters.size()));
+      model.parameters.push_back(parameter);
+    }
+  }
+  model.budget = 16 * kTinyOnesOfLarge * kUnit;
+  Trainer trainer(model);
+  for (int step = 0; step < 3; ++step) {
+    trainer.begin_pass();
+    for (const bool backward : {false, true}) {
+      trainer.enter(0, backward);
+      for (uint32_t i = 1; i <= layers; ++i) {
+        const uint32_t layer = backward ? layers + 1 - i : i;
+        trainer.enter(layer, backward);
+        trainer.leave(layer, backward);
+      }
+      trainer.leave(0, backward);
+    }
+    static_cast<void>(trainer.end_pass());
+    trainer.end_step();
+    trainer.forget();
+  }
+  return trainer.planner().looked_at();
+}
+
 }  // namespace
+
+TEST_CASE(
+    "planning a model of twice the layers, of large and tiny parameters, looks at no more than four times as much") {
+  const uint64_t small = looked_at_beside_tiny_ones(300);
+  const uint64_t large = looked_at_beside_tiny_ones(600);
+  MESSAGE(small, " and ", large, " entries looked at");
+  CHECK(large <= 5 * small);
+}
 
 TEST_CASE("planning a model of ten times the modules looks at ten times as much, up to many thousand") {
   constexpr uint64_t kPart = 20;
