@@ -1,6 +1,7 @@
 #include "room.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <deque>
 
 namespace pliant::coordinator::planned {
@@ -8,9 +9,8 @@ namespace {
 
 /// So many of those that are used latest are looked at.
 constexpr size_t kSeeds = 6;
-/// Else as many that have one part of so many of what is wanted, among so many.
+/// Else as many of each size, in powers of two, from one part of so many of what is wanted on.
 constexpr uint64_t kLargeEnough = 4;
-constexpr size_t kLookedAt = 256;
 /// And so many gaps that would do but lie too high.
 constexpr size_t kGaps = 8;
 /// And so many from one side.
@@ -18,6 +18,10 @@ constexpr size_t kGapsOfSide = 64;
 /// And so many more than suffice, where places come later.
 constexpr size_t kCandidates = 16;
 constexpr unsigned kPoint = 24;  ///< bits behind the point of what a loss is counted in
+
+int bits_of(uint64_t number) {
+  return static_cast<int>(std::bit_width(number));
+}
 
 }  // namespace
 
@@ -74,13 +78,17 @@ void Room::set_fixed(uint32_t parameter, bool fixed) {
 }
 
 void Room::add_may_go(Moment next, uint32_t parameter) {
-  const bool is_new = may_go_.emplace(next, parameter).second;
-  if (is_new && next == kNever) spent_bytes_ += held_[parameter].bytes;
+  if (!may_go_.emplace(next, parameter).second) return;
+  const uint64_t bytes = held_[parameter].bytes;
+  may_go_by_size_[bits_of(bytes)].emplace(next, parameter);
+  if (next == kNever) spent_bytes_ += bytes;
 }
 
 void Room::remove_may_go(Moment next, uint32_t parameter) {
-  const bool was_there = may_go_.erase({next, parameter}) > 0;
-  if (was_there && next == kNever) spent_bytes_ -= held_[parameter].bytes;
+  if (may_go_.erase({next, parameter}) == 0) return;
+  const uint64_t bytes = held_[parameter].bytes;
+  may_go_by_size_[bits_of(bytes)].erase({next, parameter});
+  if (next == kNever) spent_bytes_ -= bytes;
 }
 
 uint64_t Room::idle_below(uint64_t line) const {
@@ -466,23 +474,18 @@ std::optional<Room::Spot> Room::find(const Want& wanted, const std::vector<uint6
       best = std::move(spot);
     }
   };
-  size_t seeds = 0;
-  for (auto one = may_go_.rbegin(); one != may_go_.rend() && one->first > want.until && seeds < kSeeds;
-       ++one, ++seeds) {
-    look_at(one->second);
-  }
+  const auto look_at_latest = [&](const ByNext& these) {
+    size_t seeds = 0;
+    for (auto one = these.rbegin(); one != these.rend() && one->first > want.until && seeds < kSeeds; ++one, ++seeds) {
+      look_at(one->second);
+    }
+  };
+  look_at_latest(may_go_);
   if (best) return best;
-  if (want.thorough) return cheapest_spot(want, costs);
   // Those that were looked at may all have been small, of which many lie there with no use to come.
-  seeds = looked_at = 0;
-  for (auto one = may_go_.rbegin(); one != may_go_.rend() && one->first > want.until; ++one) {
-    ++looked_at_;
-    if (seeds == kSeeds || ++looked_at > kLookedAt) break;
-    if (kLargeEnough * held_[one->second].bytes < want.bytes) continue;
-    ++seeds;
-    look_at(one->second);
-  }
-  return best;
+  const auto least_size = may_go_by_size_.lower_bound(bits_of(want.bytes / kLargeEnough));
+  for (auto of_size = least_size; of_size != may_go_by_size_.end(); ++of_size) look_at_latest(of_size->second);
+  return best || !want.thorough ? best : cheapest_spot(want, costs);
 }
 
 }  // namespace pliant::coordinator::planned

@@ -132,14 +132,17 @@ class Room {
   /// does from anywhere within a stretch of `too_short`, to which that one is added. O(of it).
   [[nodiscard]] std::optional<Window> window_around(uint32_t parameter, const Want& want, Stretches& too_short) const;
 
+  using ByNext = std::set<std::pair<Moment, uint32_t>>;  ///< by next use
+
   bool has_places_ = true;
   uint64_t budget_ = 0;
   std::vector<Held> held_;
   std::map<uint64_t, uint32_t> by_place_;             ///< those that have bytes
   std::map<uint64_t, uint64_t> gaps_;                 ///< place, bytes
   std::set<std::pair<uint64_t, uint64_t>> by_bytes_;  ///< gaps: bytes, place
-  std::set<std::pair<Moment, uint32_t>> may_go_;      ///< by next use
-  std::set<uint64_t> fixed_;                          ///< places of what may not go
+  ByNext may_go_;
+  std::map<int, ByNext> may_go_by_size_;  ///< the same, by the number of bits of their bytes
+  std::set<uint64_t> fixed_;              ///< places of what may not go
   mutable uint64_t looked_at_ = 0;
   uint64_t held_bytes_ = 0;   ///< of all that lie there
   uint64_t spent_bytes_ = 0;  ///< of what may go and has no use to come
