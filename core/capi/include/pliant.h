@@ -1465,7 +1465,7 @@ PLIANT_API int32_t pliant_sharded_release(pliant_sharded_t* model, uint32_t para
                                           pliant_error_t* error); /* [serial] */
 
 /* After a commit, before pliant_session_next: the squared norm of the mean gradient, the same bits on every rank and at
- * every world size. [serial] */
+ * every world size. PLIANT_FAILED_PRECONDITION at any other time, and after a skipped step. [serial] */
 PLIANT_API int32_t pliant_sharded_squared_gradient_norm(pliant_sharded_t* model, double* norm, pliant_error_t* error);
 
 /* A run of elements of one parameter that this rank owns, in memory of its device; borrowed while it is shown. */

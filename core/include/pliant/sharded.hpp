@@ -193,7 +193,8 @@ class ShardedModel {
   void release(ParameterId parameter);
 
   /// After a commit, before Session::next: the squared norm of the mean gradient over the parameters that have one, the
-  /// same bits on every rank and at every world size, and those of squared_norm over the flat gradient.
+  /// same bits on every rank and at every world size, and those of squared_norm over the flat gradient. Throws
+  /// kFailedPrecondition at any other time, and after a skipped step.
   [[nodiscard]] double squared_gradient_norm() const;
   /// Once after each commit that returned a value: calls `each` for every run of elements that this rank owns and that
   /// is not frozen, in order. Throws kFailedPrecondition at any other time: what is not committed is not applied. Where

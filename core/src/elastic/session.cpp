@@ -337,8 +337,11 @@ void Session::begin_with(Dataset dataset, TrainingState& program) {
   }
   s.balancer.emplace(s.config);
   if (s.sharded != nullptr) {
-    // A balancer that deals otherwise than in turn is refused before this worker is ready, also where a job resumes.
-    if (const int64_t step = s.batches->next_step(); s.batches->has_step(step)) {
+    // A balancer that deals otherwise than in turn is refused before this worker is ready, also where a job resumes. It
+    // may do so in some steps only.
+    constexpr int64_t kStepsTried = 64;
+    const int64_t first = s.batches->next_step();
+    for (int64_t step = first; step < first + kStepsTried && s.batches->has_step(step); ++step) {
       static_cast<void>(
           s.balancer->assign(row_costs(s.batches->at_step(step), s.batches->dataset(), s.balancer->rates()),
                              {.world_size = s.config.run().workers,

@@ -263,7 +263,8 @@ void ShardedModel::import_safetensors(const std::filesystem::path& file) {
   sharded::ModelTables& model = state_->runtime.model;
   if (model.is_closed()) {
     throw Error(Status::kFailedPrecondition,
-                fmt::format("{} was called too late: import before Session::start, or write the parameters one by one",
+                fmt::format("import_safetensors of {} was called too late: import before Session::start, or write the "
+                            "parameters one by one",
                             file.string()));
   }
   const auto parts = std::make_shared<sharded::SafetensorsParts>(open_weights(file));

@@ -134,7 +134,7 @@ void Runtime::begin_group(Communicator& communicator) {
 
 void Runtime::leave_group() noexcept {
   abandon();
-  may_update_ = false;
+  may_update_ = has_norm_ = false;
   exchange_.reset();
   look_.reset();
   communicator_ = nullptr;
@@ -226,7 +226,7 @@ void Runtime::require_step(int64_t step) const {
 
 void Runtime::end_step(int64_t step) {
   const bool is_owed = owes_update();
-  may_update_ = false;
+  may_update_ = has_norm_ = false;
   if (is_owed) {
     throw Error(Status::kDataLoss,
                 fmt::format("step {} was committed but this rank has not applied it; call ShardedModel::update once "

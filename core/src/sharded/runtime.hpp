@@ -200,7 +200,8 @@ class Runtime {
   void note_commit() { note(Visited::Kind::kCommit); }
   /// Collective: the mean gradient and its norm.
   GradientFacts finish_gradient(double scale);
-  [[nodiscard]] double squared_gradient_norm() const { return facts_.squared_norm; }
+  /// Of the step that was committed; throws kFailedPrecondition before it is, and from the next one on.
+  [[nodiscard]] double squared_gradient_norm() const;
   /// What this rank owns is of no step while it runs, and where it throws. Once after allow_update; throws
   /// kFailedPrecondition otherwise.
   void update(const std::function<void(const ShardRange&)>& each);
@@ -209,7 +210,7 @@ class Runtime {
   /// The step is committed and not skipped: its gradient may be applied. `takes_digests`: the update ends with those of
   /// digests(), which are wanted before the next one: what changes in between is seen then.
   void allow_update(bool takes_digests = false) {
-    may_update_ = true;
+    may_update_ = has_norm_ = true;
     digests_after_update_ = takes_digests;
   }
   /// Collective: sums modulo 2^64, or the largest, of the values of all ranks.
@@ -497,6 +498,7 @@ class Runtime {
   std::vector<RowRange> blocks_;         ///< of this rank
   bool is_step_ = false;
   bool may_update_ = false;
+  bool has_norm_ = false;  ///< facts_ are of the step that was committed last
   bool digests_after_update_ = false;
   bool was_touched_ = false;
   std::chrono::microseconds check_time_{};

@@ -58,7 +58,7 @@ void Runtime::begin_step(int64_t rows, int64_t granule, const Assignment& assign
   is_looking_ = false;
   has_looked_ = true;
   is_step_ = true;
-  may_update_ = false;
+  may_update_ = has_norm_ = false;
   // The first step of a group touches memory that is new, and records a trace.
   costs_.begin_step(coordinator_.takes_costs() && ++steps_of_group_ == 2);
 }
@@ -449,6 +449,13 @@ void Runtime::visit_owned(const std::function<void(const ShardRange&)>& each) {
   require_group();
   require_no_pass();
   for_each_owned(false, each);
+}
+
+double Runtime::squared_gradient_norm() const {
+  if (has_norm_) return facts_.squared_norm;
+  throw Error(Status::kFailedPrecondition,
+              "squared_gradient_norm was called without a committed step that was not skipped; call it after "
+              "Step::commit, which sums the gradient over the ranks, and before Session::next");
 }
 
 void Runtime::update(const std::function<void(const ShardRange&)>& each) {

@@ -6,16 +6,16 @@
 #include "schedule.hpp"
 
 namespace pliant::coordinator::zero3 {
-void Schedule::refuse_second_gather(uint32_t parameter) {
+void Schedule::refuse_second_gather(uint32_t parameter) const {
   throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
-                     "parameter " + std::to_string(parameter) +
+                     model_->name_of_parameter(parameter) +
                          " was released before its own wait and is gathered again; set strict = true");
 }
 
-void Schedule::refuse_empty(uint32_t parameter) {
+void Schedule::refuse_empty(uint32_t parameter) const {
   throw sdk::Failure(
       PLIANT_INVALID_ARGUMENT,
-      "parameter " + std::to_string(parameter) +
+      model_->name_of_parameter(parameter) +
           " has no elements, and version head does not gather an empty parameter alone; set strict = true");
 }
 

@@ -91,8 +91,8 @@ class Schedule {
   void gather_ahead(uint32_t parameter, Ahead& ahead, sdk::Actions& actions);
   void gather_empty(Ahead& ahead, sdk::Actions& actions);
   [[nodiscard]] [[gnu::always_inline]] inline bool fits(const ModuleUse& visit, int64_t room) const;
-  [[noreturn]] static void refuse_second_gather(uint32_t parameter);
-  [[noreturn]] static void refuse_empty(uint32_t parameter);
+  [[noreturn]] void refuse_second_gather(uint32_t parameter) const;
+  [[noreturn]] void refuse_empty(uint32_t parameter) const;
   void load_ahead(sdk::Actions& actions);
   void free_shard_of_persistent(uint32_t parameter, uint32_t gather);
 

@@ -82,10 +82,17 @@ struct Zero3 {
   /// DeepSpeed counts elements, and its limits are soft.
   static void refuse_budget(const sdk::Model& model) {
     uint64_t bytes = 0;  // gradients may all wait for the end of a pass
-    for (const sdk::Parameter& one : model.parameters) bytes += one.bytes + one.gradient_bytes + one.received_bytes;
+    bool has_gradients = false;
+    bool is_known = false;  // what gradients take is, of these workers
+    for (const sdk::Parameter& one : model.parameters) {
+      bytes += one.bytes + one.gradient_bytes + one.received_bytes;
+      has_gradients = has_gradients || (!one.frozen && one.elements > 0);
+      is_known = is_known || one.gradient_bytes > 0;
+    }
     if (model.budget == 0 || bytes <= model.budget) return;
-    throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "keeps no budget of " + std::to_string(model.budget) +
-                                                       " bytes: the whole model and its gradients need " +
+    const std::string needs = is_known || !has_gradients ? " bytes: the whole model and its gradients need "
+                                                         : " bytes: beside its gradients the whole model needs ";
+    throw sdk::Failure(PLIANT_FAILED_PRECONDITION, "keeps no budget of " + std::to_string(model.budget) + needs +
                                                        std::to_string(bytes) +
                                                        ". Its own limits are max_live_parameters and "
                                                        "max_reuse_distance, in elements; \"planned\" keeps a budget");

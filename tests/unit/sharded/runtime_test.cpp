@@ -217,9 +217,13 @@ std::pair<std::vector<float>, double> mean_in_shards(const Accelerator& accelera
       }
       REQUIRE(runtime.is_complete());
       norms[static_cast<size_t>(rank)] = runtime.finish_gradient(0.125).squared_norm;
+      CHECK_THROWS_WITH(static_cast<void>(runtime.squared_gradient_norm()),
+                        doctest::Contains("call it after Step::commit"));
+      if (step < 2) runtime.allow_update();  // as a commit would, before the next step begins
     }
     const std::lock_guard lock(mutex);
     runtime.allow_update();
+    CHECK(runtime.squared_gradient_norm() == norms[static_cast<size_t>(rank)]);
     runtime.update([&](const ShardRange& range) {
       const uint64_t at = Toy::offset(static_cast<uint32_t>(range.parameter)) + range.first;
       const std::vector<float> part = read_array(range.gradient, DType::kF32, range.count, program);

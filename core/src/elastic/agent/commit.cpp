@@ -193,6 +193,7 @@ void Group::finish_step(const CommitRecord& record, const std::string& reason_to
   commit.rates = rates_;
   if (const auto found = std::exchange(found_, std::nullopt)) commit.evaluation = *found;
   ++committed_;
+  has_committed_ = true;
   end_if_asked(reason_to_end);
   committers_ = ranks_;
   lost_since_.clear();

@@ -62,7 +62,7 @@ void Group::ended(WorkerId worker, const ExitStatus& status) {
   const bool fails = attaches && member.fenced.empty() && ended_by_fault(status) && options_.on_loss != "stop";
   if (!was_ready_ && stop_signal_ == 0 && (refuses || fails)) return ended_at_start(status, how, refuses);
   const bool by_itself = refuses && member.ready && member.fenced.empty() && phase_ != Phase::kSaving;
-  if (by_itself && stop_signal_ == 0 && refuses_again(worker, member, *refuses)) {
+  if (by_itself && stop_signal_ == 0 && refuses_for_good(worker, member, *refuses)) {
     actions_.interrupted();
     abort_generation();
     return end(job_failed(how, *refuses, worker_end(status)), true);
@@ -119,9 +119,11 @@ void Group::give_those_up_that_ended() {
 }
 
 // Ranks that refuse the same thing at the same time are one refusal: the machine may have been short of something then.
-bool Group::refuses_again(WorkerId worker, const Member& member, Origin origin) {
+// What names options of the config is no shortage; once steps were made with it another world size may still do.
+bool Group::refuses_for_good(WorkerId worker, const Member& member, Origin origin) {
   std::optional<Refused> what;
   if (member.refused && member.refused->origin == origin) what = member.refused;
+  if (what && !what->options.empty() && !has_committed_) return true;
   const bool alike = refusal_ && refusal_->origin == origin && refusal_->what == what;
   if (!alike) refusal_ = Refusal{origin, what, newest_, generation_, committed_};
   return worker > refusal_->newest || (member.stage > Stage::kTold && generation_ > refusal_->generation);

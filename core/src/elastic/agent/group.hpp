@@ -315,10 +315,11 @@ class Group {
   void replace_those_that_ended();
   /// Where the others take long to end as those did, or to become ready.
   void give_those_up_that_ended();
-  /// True where it refuses what a worker before it has refused, in another incarnation or generation, and the job has
-  /// come no further in between: no worker can do it. What it refuses is what it said in fields (Refused), or `origin`,
-  /// by its exit code, alone where it said nothing.
-  bool refuses_again(WorkerId worker, const Member& member, Origin origin);
+  /// True where no worker can do what it refuses: it names options of the config, and no step was committed yet; or a
+  /// worker before it has refused the same, in another incarnation or generation, and the job has come no further in
+  /// between. What it refuses is what it said in fields (Refused), or `origin`, by its exit code, alone where it said
+  /// nothing.
+  bool refuses_for_good(WorkerId worker, const Member& member, Origin origin);
   /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
   /// other before they are ready (`too_early`), for what they meet may pass.
   void replace(bool too_early);
@@ -385,10 +386,11 @@ class Group {
   std::vector<double> starts_due_;  ///< when workers are to be started that wait because of them
   double slowest_start_ = 0;        ///< seconds from start to Ready
   int64_t committed_ = 0;
-  bool was_ready_ = false;     ///< some worker was
-  std::optional<Ready> job_;   ///< what all workers must agree with, once it is settled
-  WorkerId data_writer_ = -1;  ///< was asked to write the data set
-  bool is_planned_ = false;    ///< the data set is there, and so is the agent's plan
+  bool has_committed_ = false;  ///< since this agent began
+  bool was_ready_ = false;      ///< some worker was
+  std::optional<Ready> job_;    ///< what all workers must agree with, once it is settled
+  WorkerId data_writer_ = -1;   ///< was asked to write the data set
+  bool is_planned_ = false;     ///< the data set is there, and so is the agent's plan
   CostFit fit_;
   CostRates rates_;
   std::optional<Assignment> assignment_;              ///< of the step in hand, once it was needed

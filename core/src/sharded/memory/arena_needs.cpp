@@ -135,23 +135,28 @@ void require_budget(const ModelTables& model, uint64_t budget, DType whole, DTyp
 void require_budget(const ModelTables& model, uint64_t budget, DType whole, std::span<const GradientRoom> rooms,
                     size_t micro_batches) {
   if (budget == 0) return;
+  uint64_t most = 0;
+  const ModuleRow* largest = nullptr;
   for (const ModuleRow& module : model.modules()) {
     uint64_t bytes = 0;
     for (const uint32_t parameter : module.used) {
       bytes += WholeMemory::taken_by(model.parameter(parameter).elements * bytes_of(whole)) + rooms[parameter].gradient;
     }
-    if (bytes <= budget) continue;
-    const bool has_several = micro_batches > 1;
-    throw Error(
-        Status::kResourceExhausted,
-        fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients{} ({}{}){}",
-                    budget, module.name, bytes,
-                    has_several ? fmt::format(" in a pass over {} micro-batches", micro_batches) : std::string(),
-                    model.parameter(module.used.front()).name, module.used.size() > 1 ? ", ..." : "",
-                    has_several ? "; raise it, or use fewer micro-batches per pass" : ""),
-        Origin::kInput)
-        .about("budget");
+    if (bytes <= most) continue;
+    most = bytes;
+    largest = &module;
   }
+  if (most <= budget) return;
+  const bool has_several = micro_batches > 1;
+  throw Error(
+      Status::kResourceExhausted,
+      fmt::format("[coordinator] budget = {} is too small: {} alone uses {} bytes with its gradients{} ({}{}){}",
+                  budget, largest->name, most,
+                  has_several ? fmt::format(" in a pass over {} micro-batches", micro_batches) : std::string(),
+                  model.parameter(largest->used.front()).name, largest->used.size() > 1 ? ", ..." : "",
+                  has_several ? "; raise it, or use fewer micro-batches per pass" : ""),
+      Origin::kInput)
+      .about("budget");
 }
 
 }  // namespace pliant::sharded
