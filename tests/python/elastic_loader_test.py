@@ -34,6 +34,8 @@ class Texts:
 class Job:
     """A session that hands out steps of a real plan, whose rows it shares out as it is told to."""
 
+    _is_sharded = False
+
     def __init__(self, pliant, sampler=None):
         config = pliant.Config.parse(toml(*([] if sampler is None else [sampler])))
         self.plan = pliant.plan(config)
@@ -80,6 +82,26 @@ def test_collate_makes_the_batch_and_a_rank_without_rows_has_none(job, workers):
     assert [type(batch) for batch in loader_of(job, Texts(), tuple, num_workers=workers).of(job.step())] == [tuple, tuple]
     job.blocks = lambda index: ()
     assert list(loader_of(job, Texts(), num_workers=workers).of(job.step())) == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_of_a_state_that_is_cut_over_the_ranks_micro_batches_without_rows_have_an_example_each_that_counts_nothing(job, workers):
+    job._is_sharded = True
+    texts = Texts()
+    loader = loader_of(job, texts, num_workers=workers)
+    for blocks, examples in (((range(2, 4), range(4, 4), range(4, 4)), range(2, 3)), ((range(6, 6), range(6, 6), range(6, 6)), range(0, 1))):
+        job.blocks = lambda index, blocks=blocks: blocks
+        for job.index in (0, 1, 1):  # the last one was lost
+            step, found, counted = job.step(), [], []
+            for batch in loader.of(step):
+                found.append(list(batch))
+                counted.append(not step._is_example)
+                batch.clear()  # a batch is the program's own
+            assert found == [job.expected(rows or examples) for rows in blocks] and counted == [bool(rows) for rows in blocks]
+            assert not step._is_example
+    job.blocks = lambda index: ()  # a spare
+    assert list(loader.of(job.step())) == []
+    assert workers or len(texts.asked) == len(set(texts.asked)), texts.asked
 
 
 def test_without_workers_nothing_is_read_before_it_is_asked_for(job):

@@ -19,6 +19,7 @@ CONFIG = """config_version = 1
 [run]
 command = ["python3", "worker.py"]
 attach = "required"
+epochs = 2
 deterministic = true
 [elasticity]
 use = "exact"
@@ -41,7 +42,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 import pliant.elastic, pliant.torch
 
-SYMBOLS, WIDTH, LENGTHS = 16, 24, [4 + i * 7 % 13 for i in range(64)]
+SYMBOLS, WIDTH, LENGTHS = 16, 24, [4 + i * 7 % 13 for i in range(34)]
+SHORT = 4  # a step of 2 rows, in which one rank alone has any
 
 
 class Block(nn.Module):
@@ -56,6 +58,7 @@ class Block(nn.Module):
 
 class Model(nn.Module):
     recomputed = (None, "saved", "reentrant")
+    dropped = None  # block, by the step alone
 
     def __init__(self):
         super().__init__()
@@ -66,7 +69,9 @@ class Model(nn.Module):
 
     def scores(self, tokens):
         x = self.embedding(tokens)
-        for block, kind in zip(self.blocks, self.recomputed):
+        for number, (block, kind) in enumerate(zip(self.blocks, self.recomputed)):
+            if number == self.dropped:
+                continue
             x = block(x) if kind is None or not torch.is_grad_enabled() else checkpoint(block, x, use_reentrant=kind == "reentrant")
         return self.norm(x @ self.blocks[1].gate) @ self.embedding.weight.t()  # of another unit, and of the first layer
 
@@ -115,9 +120,17 @@ def main(session):
     session.start(LENGTHS, loss_tokens=[n - 1 for n in LENGTHS], state=state)
     loader, generated = session.loader(Sentences(), collate), []
     for step in session:
+        model.dropped = (None, 1, 2)[step.index % 3]
         with step.attempt():
             for batch in loader.of(step):
-                step.backward(model(batch))
+                if step.index == SHORT:
+                    assert model.dropped == 1
+                    with torch.no_grad():
+                        model(batch.clamp(min=0), only_scores=True)  # a teacher
+                loss = model(batch)
+                step.metric("loss", float(loss), len(batch))
+                step.metric("batches", 1, rule="sum")
+                step.backward(loss)
         if not step.commit():
             continue
         state.clip_grad_norm_(0.5)
@@ -186,7 +199,7 @@ def read_safetensors(file):
 
 
 def job(folder, first, workers, coordinator=None):
-    """What each rank has left."""
+    """What each rank has left, where, and the metrics of each step."""
     folder.mkdir()
     (folder / "worker.py").write_text(PROGRAM)
     (folder / "pliant.toml").write_text(CONFIG)
@@ -199,7 +212,8 @@ def job(folder, first, workers, coordinator=None):
     logs = "\n".join(file.read_text() for file in folder.glob("pliant-runs/*/latest/logs/[0-9]*") if file.is_file())
     assert done.returncode == 0, done.stdout + logs
     left = folder / ("cut" if coordinator else "whole")
-    return [torch.load(left / str(rank)) for rank in range(workers)], left
+    ledger = map(json.loads, next(folder.glob("pliant-runs/*/latest/ledger.jsonl")).read_text().splitlines())
+    return [torch.load(left / str(rank)) for rank in range(workers)], left, [line["metrics"] for line in ledger if line["record"] == "commit"]
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +235,7 @@ COORDINATORS = ["planned", *(["zero3", "eager"] if THOROUGH else [])]
 
 @pytest.mark.parametrize("coordinator", COORDINATORS)
 def test_the_weights_and_what_was_generated_are_those_of_the_whole_model(made, coordinator):
-    (whole,), _ = made["whole"]
+    (whole,), *_ = made["whole"]
     assert len(whole["generated"]) == STEPS and len({tuple(tokens) for tokens in whole["generated"]}) > 1
     for rank in made[coordinator][0]:
         assert rank["generated"] == whole["generated"]
@@ -231,9 +245,16 @@ def test_the_weights_and_what_was_generated_are_those_of_the_whole_model(made, c
 
 
 @pytest.mark.parametrize("coordinator", COORDINATORS)
+def test_metrics_are_of_the_rows_of_the_step_also_where_a_rank_has_none(made, coordinator):
+    expected = made["whole"][2]
+    assert [one["batches"] for one in expected] == [4, 4, 4, 4, 1, 4] and [one["loss"] > 0 for one in expected] == [True] * STEPS
+    assert made[coordinator][2] == expected
+
+
+@pytest.mark.parametrize("coordinator", COORDINATORS)
 def test_what_the_ranks_own_is_each_element_once_and_goes_together_to_the_whole_state(made, coordinator):
-    (whole,), _ = made["whole"]
-    ranks, _ = made[coordinator]
+    (whole,), *_ = made["whole"]
+    ranks, *_ = made[coordinator]
     expected = {**whole["values"], **{name: value for name, value in whole["kept"].items() if value.numel() > 1}}
     expected.pop("blocks.2.gate")  # the shared one has one name
     joined = {name: torch.full((value.numel(),), float("nan")) for name, value in expected.items()}
@@ -250,7 +271,7 @@ def test_what_the_ranks_own_is_each_element_once_and_goes_together_to_the_whole_
 
 @pytest.mark.parametrize("coordinator", COORDINATORS)
 def test_an_exported_file_has_the_whole_model(made, coordinator):
-    (whole,), _ = made["whole"]
+    (whole,), *_ = made["whole"]
     found = read_safetensors(made[coordinator][1] / "exported.safetensors")
     assert set(found) == set(whole["values"]) - {"blocks.2.gate"}
     assert all(torch.equal(value, whole["values"][name]) for name, value in found.items())

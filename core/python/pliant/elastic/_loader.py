@@ -12,7 +12,7 @@ from pliant._errors import Error, Status
 from pliant._samplers import Item, ItemList
 
 if TYPE_CHECKING:
-    from pliant.elastic._session import Session, Step
+    from pliant.elastic._session import ComingStep, Session, Step
 
 
 class _Task:
@@ -104,44 +104,51 @@ class Loader:
         self._workers: _Workers | None = None
         self._process = -1  # that has the workers
         self._rows: dict[tuple[int, int], _Task] = {}  # samples, by step and row
-        self._batches: dict[tuple[int, range], _Task] = {}  # by step and rows
+        self._batches: dict[tuple[int, int, range], _Task] = {}  # by step, micro-batch and rows
 
     def of(self, step: Step) -> Iterator[Any]:
-        """A batch for each micro-batch of `step` that has rows, in order."""
+        """A batch for each micro-batch of `step` that has rows, in order. Of a model that is cut over the ranks (`pliant.torch.shard`) those without
+        rows have one, too, with a row of the step as an example: this rank computes as the others do, for they wait for it. Its gradient, its loss and
+        the metrics that are given meanwhile count nothing. `step.pending` is empty then."""
         self._start_workers()
         self._forget(step.index)
         waiting: list[_Task] = []
-        own = [rows for rows in step.micro_batches if rows]
-        if not own and step.micro_batches and self._session._wants_example():
-            own = [range(0, 1)]  # which counts nothing: this rank takes part in what the others gather
-        coming = self._in_order(step, own)
-        for number in range(len(own)):
+        coming = self._in_order(step)
+        for number, rows in self._due(step):
             while len(waiting) <= self._ahead:  # the one that is due, and those that are read ahead
                 following = next(coming, None)
                 if following is None:
                     break
                 waiting.append(self._ask(*following))
             batch = waiting.pop(0)
-            self._batches.pop((step.index, own[number]), None)  # a batch may be changed by who gets it; its samples stay
-            yield batch.result()
+            self._batches.pop((step.index, number, rows), None)  # a batch may be changed by who gets it; its samples stay
+            step._is_example = not step.micro_batches[number]
+            try:
+                yield batch.result()
+            finally:
+                step._is_example = False
 
-    def _in_order(self, step: Step, own: list[range]) -> Iterator[tuple[int, Batch, range]]:
+    def _due(self, step: Step | ComingStep) -> list[tuple[int, range]]:
+        """Number and rows of each micro-batch that has a batch."""
+        micro_batches = step.micro_batches
+        example = next((rows[:1] for rows in micro_batches if rows), range(1)) if self._session._is_sharded else range(0)
+        return [(number, rows or example) for number, rows in enumerate(micro_batches) if rows or example]
+
+    def _in_order(self, step: Step) -> Iterator[tuple[int, Batch, int, range]]:
         """Micro-batches of this step, and of those that come."""
-        for rows in own:
-            yield step.index, step.batch, rows
-        ahead = 1
-        while self._num_workers:
-            coming = self._session.coming(ahead)
-            if coming is None:
+        following: Step | ComingStep | None = step
+        ahead = 0
+        while following is not None:
+            for number, rows in self._due(following):
+                yield following.index, following.batch, number, rows
+            if not self._num_workers:
                 return
-            for rows in coming.micro_batches:
-                if rows:
-                    yield coming.index, coming.batch, rows
             ahead += 1
+            following = self._session.coming(ahead)
 
-    def _ask(self, index: int, batch: Batch, rows: range) -> _Task:
+    def _ask(self, index: int, batch: Batch, number: int, rows: range) -> _Task:
         """Samples first: a batch waits for them, and the thread that takes it from the queue finds them taken or done."""
-        found = self._batches.get((index, rows))
+        found = self._batches.get((index, number, rows))
         if found is not None:
             return found
         missing = [row for row in rows if (index, row) not in self._rows]
@@ -151,7 +158,7 @@ class Loader:
             if self._workers is not None:
                 self._workers.give(task)
         made = _Task(_collating(self._collate, index, rows, [self._rows[index, row] for row in rows]))
-        self._batches[index, rows] = made
+        self._batches[index, number, rows] = made
         if self._workers is not None:
             self._workers.give(made)
         return made

@@ -48,9 +48,10 @@ class ComingStep(_core.ComingStep):
 class Step(_core.Step):
     """One attempt at one step, until `Session.next` is called again: then it may still be read, and takes no calls."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_is_example", "_session")
 
     _session: Session
+    _is_example: bool  # the loader has handed out rows that count nothing
 
     def items(self) -> list[ItemList]:
         """The sequences of each micro-batch, in order: what a data set is asked for, as `pliant.PackedBatchSampler` gives it."""
@@ -65,6 +66,14 @@ class Step(_core.Step):
         if rows is None:
             raise Error("all micro-batches of this rank were added already: call Step.commit", Status.FAILED_PRECONDITION)
         backward(self, rows, loss_sum)
+
+    def metric(self, name: str, value: float, weight: float = 1.0, *, rule: str = "mean") -> None:
+        """Gives a metric of this step, before `commit`: `pliant run` shows it, the ledger keeps it with the commit. All values that ranks give for
+        `name` become one, by `rule`: "mean", which is by weight, "sum", "max" or "min". What is given while the loader has handed out rows that count
+        nothing (`Loader.of`) is left out. Raises Error for a name that is not 1 to 64 letters, digits and any of ".-_/:", for one that was given
+        with another rule, and after `commit`: see `Session.evaluated`."""
+        if not self._is_example:
+            super().metric(name, value, weight, rule=rule)
 
     def attempt(self) -> Attempt:
         """`with step.attempt():` around the calls of a model that is cut over the ranks (`pliant.torch.shard`), before the commit and, for evaluation,
@@ -155,6 +164,7 @@ class Session(Iterator[Step]):
         self._core = core
         core._hand_out(Step, ComingStep)
         self._state: TrainingState | None = None
+        self._is_sharded = False  # the state is cut over the ranks
         self._begin: Callable[[Step], None] | None = None
         self._backward: Callable[[Step, range, Any], None] | None = None
         self._committed: Callable[[Step, Committed], None] | None = None
@@ -272,8 +282,9 @@ class Session(Iterator[Step]):
         attach = getattr(state, "attach", None)
         if attach is not None:
             attach(self)
-        self._core.start(lengths, loss_tokens, source, content, rows, costs, row_costs, state, getattr(state, "sharded", None) is not None)
-        self._state = state
+        is_sharded = getattr(state, "sharded", None) is not None
+        self._core.start(lengths, loss_tokens, source, content, rows, costs, row_costs, state, is_sharded)
+        self._state, self._is_sharded = state, is_sharded
         self._begin = getattr(state, "begin", None)
         self._backward = getattr(state, "backward", None)
         self._committed = getattr(state, "committed", None)
@@ -297,7 +308,7 @@ class Session(Iterator[Step]):
         step: Step | None = self._core.next()
         if step is None:
             raise StopIteration
-        step._session = self
+        step._session, step._is_example = self, False
         if self._begin is not None:
             self._begin(step)
         return step
@@ -314,14 +325,9 @@ class Session(Iterator[Step]):
         return coming
 
     def loader(self, dataset: Any, collate: Callable[[list[Any]], Any] | None = None, *, num_workers: int = 0, **options: Any) -> Loader:
-        """A loader over `dataset`: `loader.of(step)` gives a batch for each micro-batch of the step that has rows. See `Loader` for the rest. May
-        be called before `start`."""
+        """A loader over `dataset`: `loader.of(step)` gives the batches of the step's micro-batches. See `Loader` for the rest. May be called before
+        `start`."""
         return Loader(self, dataset, collate, num_workers, **options)
-
-    def _wants_example(self) -> bool:
-        """A rank without rows in this step is to compute some all the same."""
-        wants = getattr(self._state, "wants_example", None)
-        return wants is not None and bool(wants())
 
 
 def run_worker(

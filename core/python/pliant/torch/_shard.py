@@ -180,21 +180,18 @@ class ShardedState:
     def end_attempt(self) -> BaseException | None:
         return self._passes.end_attempt()
 
-    def wants_example(self) -> bool:
-        """A micro-batch without rows has no pass that it could repeat: any rows will do for its own, and count nothing."""
-        return not self.sharded.can_repeat_pass()
-
     def backward(self, step: Any, rows: range, loss_sum: torch.Tensor) -> None:
         """Makes the gradient of the summed loss over `rows`, the step's next micro-batch."""
         _deterministic.require_loss(loss_sum, deterministic=self._is_deterministic)
         self._passes.backward(loss_sum)
         self._buffers.check()
         self._is_new = False
-        step.add(rows, float(loss_sum.detach()))
+        step.add(rows, float(loss_sum.detach()) if rows else 0.0)
         self._open(step)
 
     def finish(self, step: Any) -> None:
-        """Micro-batches without rows, which come last: this rank takes part in what the others gather."""
+        """Micro-batches without rows, which come last, and for which the program has computed nothing: this rank takes part in what the others gather,
+        as far as they visit what it has visited last."""
         while (rows := step.pending) is not None and not rows:
             if not self.sharded.can_repeat_pass():
                 raise Error(f"step {step.index} has no rows for this rank, which has made no pass that it could repeat: take batches from session.loader, "
