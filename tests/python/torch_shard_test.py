@@ -60,7 +60,10 @@ def test_units_are_whole_around_their_forward_and_their_backward_alone_and_gradi
     take_step(state, [lambda: model(TOKENS)])
     assert core.visits == ["forward Model", "forward blocks.0", "forward blocks.1", "backward Model", "backward blocks.1", "backward blocks.0"]
     check_gradients(model, core, plain, plain(TOKENS))
-    assert isinstance(model, Model) and type(model).__name__ == "ShardedModel" and [one.shape for one in model.parameters()] == [
+    assert isinstance(model, Model) and repr(model) == repr(plain)
+    assert [(type(one).__module__, type(one).__qualname__) for one in model.modules()] == [(type(one).__module__, type(one).__qualname__)
+                                                                                           for one in plain.modules()]
+    assert [one.shape for one in model.parameters()] == [
         one.shape for one in plain.parameters()]
 
 

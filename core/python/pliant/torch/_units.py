@@ -68,10 +68,12 @@ _classes: dict[type, type] = {}
 
 
 def swap_class(module: torch.nn.Module, call: Callable[..., Any]) -> None:
-    """As FSDP2 does: the module stays the object that it is, and is of a class of its own."""
+    """As FSDP2 does: the module stays the object that it is, and is of a class of its own. That keeps its name, which Transformers writes into
+    config.json, say."""
     kind = type(module)
     if kind not in _classes:
-        _classes[kind] = type(f"Sharded{kind.__name__}", (Sharded, kind), {"__module__": kind.__module__})
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+        _classes[kind] = type(kind.__name__, (Sharded, kind), names)
     module.__dict__["_pliant_call"] = call
     module.__class__ = _classes[kind]
 
