@@ -538,6 +538,37 @@ def test_units_may_be_named_in_several_ways():
     assert [name for name, _ in core.modules] == ["Model"] and len(core.modules[0][1]) == len(core.names)
 
 
+class Levels(nn.Module):
+    """As a U-Net has them: lists in lists, in mappings and in modules that only hold others, and one list that is called."""
+
+    class Called(nn.ModuleList):
+        def forward(self, x):
+            for one in self:
+                x = one(x)
+            return x
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.ModuleList([nn.ModuleList([nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh())]), self.Called([nn.Linear(4, 4)])])
+        level = nn.Module()
+        level.blocks, level.scale = nn.ModuleList([nn.Linear(4, 4)]), nn.Parameter(torch.ones(4))
+        self.up = nn.ModuleList([level, nn.ModuleDict({"a": nn.Linear(4, 4)}), nn.ParameterList([nn.Parameter(torch.ones(4))])])
+
+    def forward(self, x):
+        for one in (*self.down[0], self.down[1], *self.up[0].blocks, *self.up[1].values()):
+            x = one(x)
+        return (x * self.up[0].scale + self.up[2][0]).square().sum()
+
+
+def test_modules_that_are_never_called_are_no_units_but_those_in_them_are():
+    plain, model = made(1, Levels), made(1, Levels)
+    state, core = sharded(model)
+    assert [name for name, _ in core.modules] == ["Levels", "down.0.0", "down.0.1", "down.1", "up.0.blocks.0", "up.1.a"]
+    assert [core.names[number] for number in core.modules[0][1]] == ["up.0.scale", "up.2.0"]
+    take_step(state, [lambda: model(torch.ones(2, 4))])
+    check_gradients(model, core, plain, plain(torch.ones(2, 4)))
+
+
 CHANGES = {
     "written": (lambda model: model.norm.weight.detach().fill_(math.nan), "parameter norm.weight was written while it was cut over the ranks"),
     "converted": (lambda model: model.norm.double(), "parameter norm.weight was converted or moved"),

@@ -49,8 +49,8 @@ def shard(
     `optimizer`: of torch.optim, one that works element by element and has made no step. Its `step` updates what this rank owns.
     `scheduler`: as for `pliant.torch.state`.
     `units`: the modules that are gathered as one, as FSDP's users wrap them: modules, their names or classes in a list, or a function of a module;
-    left out, the modules in the outermost `ModuleList`s and `Sequential`s. What is in none of them belongs to the model itself, which is a unit, too,
-    and is whole from its call to the end of its backward.
+    left out, the modules in the outermost `ModuleList`s and `Sequential`s, and in place of one without a forward, such as a list in a list, those in
+    it. What is in none of them belongs to the model itself, which is a unit, too, and is whole from its call to the end of its backward.
     `external`: parameters, their names or modules with them, that are used outside of their unit: the model itself has them.
     `initialise`: writes the first values of a parameter, `initialise(name, tensor)`, one after the other, the same on all ranks; left out, those that the
     model has, or what `reset_parameters` of the module makes of one on the "meta" device.

@@ -126,14 +126,20 @@ def _chosen(model: torch.nn.Module, units: Units, names: dict[int, str]) -> set[
 
 
 def _of_lists(model: torch.nn.Module) -> Iterable[int]:
-    """The modules in the outermost lists: the layers of most models."""
-    left: list[torch.nn.Module] = [model]
+    """The modules in the outermost lists: the layers of most models. In place of one that only holds others, those."""
+    left: list[tuple[torch.nn.Module, bool]] = [(model, False)]
     while left:
-        module = left.pop()
-        if isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):
-            yield from (id(child) for child in module.children() if any(True for _ in child.parameters()))
-        else:
-            left += module.children()
+        module, is_in_list = left.pop()
+        if not is_in_list or not _is_called(module):
+            is_list = isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))
+            left += [(child, is_in_list or is_list) for child in module.children()]
+        elif any(True for _ in module.parameters()):
+            yield id(module)
+
+
+def _is_called(module: torch.nn.Module) -> bool:
+    """Lists, mappings and plain modules have no forward."""
+    return type(module).forward is not torch.nn.Module.forward or "forward" in module.__dict__
 
 
 def assign(units: list[Unit], slots: dict[int, Slot], with_root: set[int]) -> None:
