@@ -395,6 +395,29 @@ def test_whole_and_sharded_state_dicts_and_values_that_are_loaded():
             model.load_state_dict({})
 
 
+def test_an_optimizer_whose_state_is_cut_gives_and_takes_none_and_its_groups_and_schedulers_are_as_usual():
+    model, other = made(), made(2)
+    optimizer, usual = (torch.optim.AdamW(one.parameters(), lr=0.5) for one in (model, other))
+    state, _ = sharded(model, optimizer)
+    for call, said in [
+        (optimizer.state_dict, r"the optimizer's state is cut over the ranks: state.sharded_state_dict\(\) has what .*load_snapshot\(file, model, optimizer\)"),
+        (lambda: optimizer.load_state_dict(usual.state_dict()), r"the optimizer's state is cut over the ranks, and load_state_dict would change nothing: "),
+        (lambda: optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]}), r"the optimizer's groups are settled when pliant.torch.shard is called"),
+    ]:
+        with pytest.raises(pliant.Error, match=said):
+            call()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    take_step(state, [lambda: model(TOKENS)])
+    optimizer.step()
+    state.save()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05) and scheduler.state_dict()["last_epoch"] == 1
+    optimizer.param_groups[0]["weight_decay"] = 0.125
+    take_step(state, [lambda: model(TOKENS)], 1)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
 def test_values_that_are_loaded_before_the_job_begins_are_its_first():
     other, model = made(2), made()
     state = pliant.torch.shard(model, session=sharded_core.session())

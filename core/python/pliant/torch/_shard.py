@@ -46,7 +46,8 @@ def shard(
 
     `model`: on the CPU, or on the "meta" device, where it takes no memory. It stays the object that it is; its parameters keep name, shape and place
     in the optimizer's groups, and hold NaN while they are not whole. From here on it is called within `with step.attempt():`.
-    `optimizer`: of torch.optim, one that works element by element and has made no step. Its `step` updates what this rank owns.
+    `optimizer`: of torch.optim, one that works element by element and has made no step. Its `step` updates what this rank owns. Its groups stay as they
+    are; `state_dict` and `load_state_dict` are refused, for its state is in `sharded_state_dict` and in snapshots.
     `scheduler`: as for `pliant.torch.state`.
     `units`: the modules that are gathered as one, as FSDP's users wrap them: modules, their names or classes in a list, or a function of a module;
     left out, the modules in the outermost `ModuleList`s and `Sequential`s, and in place of one without a forward, such as a list in a list, those in

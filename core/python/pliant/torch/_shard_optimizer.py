@@ -12,6 +12,14 @@ from pliant.torch import _optimizers
 from pliant.torch._scheduler import _scale_moments
 from pliant.torch._slots import Slot, over
 
+# What would give or take whole parameters, or nothing.
+_REFUSED = {
+    "state_dict": "the optimizer's state is cut over the ranks: state.sharded_state_dict() has what this rank owns of it, and "
+                  "pliant.torch.load_snapshot(file, model, optimizer) makes a whole one of a snapshot, without the job",
+    "load_state_dict": "the optimizer's state is cut over the ranks, and load_state_dict would change nothing: a job goes on from a snapshot of its own "
+                       "(`pliant run --resume`). Options alone are in optimizer.param_groups",
+    "add_param_group": "the optimizer's groups are settled when pliant.torch.shard is called: add them before",
+}
 Ranges = Callable[[Callable[[int, int, int, int, int, list[int]], object]], None]
 
 
@@ -50,6 +58,8 @@ class ShardOptimizer:
         self._group_of = {slots[id(one)].number: number for number, group in enumerate(self._optimizer.param_groups) for one in group["params"]}
         self._optimizer.state.clear()  # Adagrad makes it at once
         self._optimizer.step = _replacement(self._optimizer, step)
+        for name, said in _REFUSED.items():
+            setattr(self._optimizer, name, _refusal(said))
 
     def step(self, update: Ranges) -> None:
         groups = self._optimizer.param_groups
@@ -110,6 +120,13 @@ def _replacement(optimizer: Any, take: Callable[[], None]) -> Callable[..., Any]
     step._with_counter = True  # type: ignore[attr-defined]
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
     return step
+
+
+def _refusal(said: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Error(said, Status.UNIMPLEMENTED)
+
+    return refuse
 
 
 def _is_beginning(value: Any) -> bool:
