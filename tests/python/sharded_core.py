@@ -165,6 +165,7 @@ class ShardedModel:
         each(number, first, count, at[0], 0 if gradient is None else gradient.data_ptr() + 4 * first, at[1:])
 
     def fetch(self, number):
+        assert self.pass_kind is None
         self.by_hand.add(number)
         self.whole.setdefault(number, self._whole(number))
 

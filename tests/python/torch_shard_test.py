@@ -1,5 +1,6 @@
 """a model of PyTorch is cut over ranks: gathered around its units, forward, backward and anew, and what goes wrong is said by name."""
 import collections
+import contextlib
 import copy
 import dataclasses
 import math
@@ -157,6 +158,88 @@ def test_a_parameter_that_is_used_outside_of_its_unit_is_named_and_external_help
     assert core.modules[0][1] == [core.names.index("blocks.0.up.weight")]
     take_step(state, [lambda: model(x)])
     check_gradients(model, core, plain, plain(x))
+
+
+class Penalised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.scale = nn.ModuleList([Block(), Block()]), nn.Parameter(torch.ones(6))
+
+    def forward(self, x):
+        return (self.scale * self.blocks[1](self.blocks[0](x))).square().sum()
+
+
+def penalised(loss, model):
+    return loss + 0.5 * model.blocks[0].up.weight.square().sum() + model.scale.square().sum()
+
+
+def take_penalised(state, model, x, around="nothing", term=penalised):
+    """A step whose loss has a term of parameters outside of the model's forward, which are whole by hand around something."""
+    def whole(name):
+        return state.whole("blocks.0.up.weight", "scale") if around == name else contextlib.nullcontext()
+
+    step = sharded_core.Step()
+    state.begin(step)
+    with attempt(state, step), whole("all"):
+        with whole("forward"):
+            loss = model(x)
+            with whole("term"):
+                loss = term(loss, model)
+        state.backward(step, step.pending, loss)
+
+
+@pytest.mark.parametrize("external", [[], ["blocks.0.up.weight"]])
+def test_a_parameter_that_is_used_outside_of_the_models_forward_is_whole_by_hand_around_all_of_the_pass(external):
+    x = torch.randn(2, 6)
+    plain, model = made(1, Penalised), made(1, Penalised)
+    state, core = sharded(model, external=external)
+    with pytest.raises(pliant.Error, match=r"parameter blocks.0.up.weight is used outside of the model's forward, and is whole only within \S+: have "
+                                           r"`with state.whole\(\"blocks.0.up.weight\"\):` around the model's call, the use and step.backward"):
+        take_penalised(state, model, x)
+    core.give_up()
+    with pytest.raises(pliant.Error, match=r"gathers nothing between the model's call and step.backward\(loss_sum\): have it around both"):
+        take_penalised(state, model, x, "term")
+    core.give_up()
+    take_penalised(state, model, x, "all")
+    for name, expected in zip(core.names, torch.autograd.grad(penalised(plain(x), plain), list(plain.parameters()))):
+        torch.testing.assert_close(core.sums[core.names.index(name)], expected.flatten())
+    assert not core.whole and not core.entered
+
+
+def test_what_only_the_model_has_is_whole_by_hand_where_a_unit_is_called_by_itself():
+    model = made(1, Penalised)
+    state, _ = sharded(model, external=["blocks.0.up.weight"])
+    with pytest.raises(pliant.Error, match=r"is used within blocks.0, and is whole only within Penalised: have `with state.whole"):
+        with attempt(state, sharded_core.Step()), torch.no_grad():
+            model.blocks[0](torch.ones(2, 6))
+
+
+def test_nan_of_a_parameter_that_is_not_there_is_told_from_that_of_a_loss():
+    x = torch.randn(2, 6)
+    model = made(1, Penalised)
+    state, core = sharded(model)
+    some = [model.scale, *model.blocks[0].up.parameters()]
+    for parameters, names, by_hand in [
+        (some, "scale and blocks.0.up.weight and blocks.0.up.bias", r"\"scale\", \"blocks.0.up.weight\", \"blocks.0.up.bias\""),
+        (list(model.parameters()), "scale, blocks.0.norm.weight, blocks.0.norm.bias and 10 more parameters", ""),
+    ]:
+        with pytest.raises(pliant.Error, match=rf"the loss is NaN, and depends on {names} outside of the model's forward, where none is whole: have "
+                                               rf"`with state.whole\({by_hand}\):` around the model's call, the use and step.backward"):
+            take_penalised(state, model, x, term=lambda loss, _, all=parameters: loss + sum(one.square().sum() for one in all))
+        core.give_up()
+    with pytest.raises(pliant.Error, match=r"the gradient of \S+ is NaN, the loss is not, and scale and blocks.0.up.weight are not whole any more: "):
+        take_penalised(state, model, x, "forward")
+    core.give_up()
+    take_penalised(state, model, x, term=lambda loss, _: loss * math.nan)
+    core.give_up()
+    take_penalised(state, model, x * math.nan, term=lambda loss, _: loss + sum(one.square().sum() for one in some))
+    core.give_up()
+    model.blocks[1].up.bias.register_hook(lambda gradient: gradient * math.nan)
+    take_penalised(state, model, x, "all")
+    core.give_up()
+    model.blocks[1].up.bias._backward_hooks.popitem()
+    take_penalised(state, model, x, "forward", term=lambda loss, model: loss + float(model.scale.detach().sum()))
+    assert not core.whole and all(one.isfinite().all() for one in core.sums)
 
 
 @dataclasses.dataclass
@@ -400,9 +483,9 @@ def test_an_optimizer_whose_state_is_cut_gives_and_takes_none_and_its_groups_and
     optimizer, usual = (torch.optim.AdamW(one.parameters(), lr=0.5) for one in (model, other))
     state, _ = sharded(model, optimizer)
     for call, said in [
-        (optimizer.state_dict, r"the optimizer's state is cut over the ranks: state.sharded_state_dict\(\) has what .*load_snapshot\(file, model, optimizer\)"),
-        (lambda: optimizer.load_state_dict(usual.state_dict()), r"the optimizer's state is cut over the ranks, and load_state_dict would change nothing: "),
-        (lambda: optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]}), r"the optimizer's groups are settled when pliant.torch.shard is called"),
+        (optimizer.state_dict, r"is cut over the ranks: state.sharded_state_dict\(\) has what .*load_snapshot\(file, model, optimizer\)"),
+        (lambda: optimizer.load_state_dict(usual.state_dict()), r"is cut over the ranks, and load_state_dict would change nothing: a job goes on"),
+        (lambda: optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]}), r"groups are settled when pliant.torch.shard is called: add"),
     ]:
         with pytest.raises(pliant.Error, match=said):
             call()
@@ -461,7 +544,7 @@ def test_micro_batches_without_rows_make_a_pass_that_counts_nothing_or_repeat_on
     model = made()
     state, core = sharded(model)
     step = sharded_core.Step((range(0, 0),))
-    with pytest.raises(pliant.Error, match="has no rows for this rank, which has made no pass that it could repeat: take batches from session.loader"):
+    with pytest.raises(pliant.Error, match="has no rows for this rank, which has made no pass that it could repeat: take batches from"):
         state.finish(step)
     state.begin(step)
     with attempt(state, step):

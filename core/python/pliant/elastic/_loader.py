@@ -108,8 +108,8 @@ class Loader:
 
     def of(self, step: Step) -> Iterator[Any]:
         """A batch for each micro-batch of `step` that has rows, in order. Of a model that is cut over the ranks (`pliant.torch.shard`) those without
-        rows have one, too, with a row of the step as an example: this rank computes as the others do, for they wait for it. Its gradient, its loss and
-        the metrics that are given meanwhile count nothing. `step.pending` is empty then."""
+        rows have one, too, with a row of the step as an example: this rank computes as the others do, for they wait for it. Its gradient, its loss
+        and the metrics that are given meanwhile count nothing. `step.pending` is empty then."""
         self._start_workers()
         self._forget(step.index)
         waiting: list[_Task] = []

@@ -5,6 +5,7 @@ import hashlib
 import os
 import struct
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -47,20 +48,26 @@ def require_not_compiled(model: torch.nn.Module) -> None:
             raise _compiled(f"module {name}" if name else "the model")
 
 
-def require_no_compiled_function(loss: torch.Tensor) -> None:
-    """The same for a function that was compiled, which the graph of the loss shows. O(nodes)."""
-    seen, left = set(), [loss.grad_fn]
+def nodes_of(graph: Iterable[Any]) -> Iterator[Any]:
+    """All nodes of autograd behind these. O(nodes)."""
+    seen, left = set(), list(graph)
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
+        yield node
+        left += [following for following, _ in node.next_functions]
+
+
+def require_no_compiled_function(loss: torch.Tensor) -> None:
+    """The same for a function that was compiled, which the graph of the loss shows. O(nodes)."""
+    for node in nodes_of([loss.grad_fn]):
         if "CompiledFunction" in node.name():
             raise _compiled("a function that the loss is computed with")
         if node.name() == "CheckpointFunctionBackward" and _has_compiled():
             raise Error("torch.compile has compiled something in this process, and torch.utils.checkpoint with use_reentrant=True hides whether the loss "
                         "is computed with it: pass use_reentrant=False, or set [run] deterministic = false", Status.UNIMPLEMENTED)
-        left += [following for following, _ in node.next_functions]
 
 
 def _has_compiled() -> bool:

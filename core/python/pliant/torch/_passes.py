@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -9,8 +10,11 @@ import torch
 
 from pliant import _core
 from pliant._errors import Error, Status
+from pliant.torch import _deterministic
 from pliant.torch._slots import Slot
 from pliant.torch._units import Unit
+
+_SHOWN = 3  # parameters that a message names
 
 
 class _Call:
@@ -43,6 +47,10 @@ class Passes:
         self._calls: dict[int, list[_Call]] = {}  # forward, of the pass, by number of the unit
         self._stack: list[_Call] = []  # forward, the innermost last
         self._open: list[_Call] = []  # entered backward
+        self._made: list[Any] = []  # nodes of the graph that the units have returned in the pass
+        self._returned: list[torch.Tensor] = []  # what the program was given in the pass, until its backward
+        self._let_go: list[Slot] = []  # were whole by hand until after the forward of the pass
+        self._is_nan = False  # the loss whose backward computes
         self._in_backward = False
 
     # Attempts.
@@ -70,6 +78,7 @@ class Passes:
         self.kind, self.rows = "", None
         self._number += 1
         self._calls, self._stack, self._open, self._in_backward = {}, [], [], False
+        self._made, self._returned, self._let_go = [], [], []
         for slot in self._slots:
             slot.reset()
 
@@ -92,6 +101,8 @@ class Passes:
             self._leave(unit, "forward")
             if self.kind == "training" and torch.is_grad_enabled():
                 self._watch(call, made)
+                if not self._stack:
+                    self._returned += tensors_in(made)
             if is_outermost and self.kind == "evaluation":
                 self._core.end_pass()
                 self.kind, self._calls = "", {}
@@ -159,6 +170,7 @@ class Passes:
         for tensor in tensors_in(made):
             if tensor.requires_grad and tensor.grad_fn is not None:
                 tensor.register_hook(comes)  # type: ignore[no-untyped-call]
+                self._made.append(tensor.grad_fn)
 
     # Backward.
 
@@ -169,6 +181,10 @@ class Passes:
             raise Error("step.backward(loss_sum) comes after the model was called for the micro-batch, with gradients and within `with step.attempt():`",
                         Status.FAILED_PRECONDITION)
         try:
+            self._is_nan = math.isnan(float(loss_sum.detach()))
+            if self._is_nan:
+                self._require_whole_in(loss_sum)
+            self._returned = []
             self._in_backward = True
             loss_sum.backward()  # type: ignore[no-untyped-call]
             self._in_backward = False
@@ -176,6 +192,7 @@ class Passes:
                 self._leave_backward(self._open[-1])
             self._core.end_pass()
             self.kind, self.rows, self._calls = "", None, {}
+            self._made, self._let_go = [], []
         except BaseException as error:
             self.broken = self.broken or error
             raise
@@ -240,8 +257,11 @@ class Passes:
 
     # What parameters ask.
 
-    def gradient_comes(self, slot: Slot, _: torch.Tensor) -> None:
+    def gradient_comes(self, slot: Slot, gradient: torch.Tensor) -> None:
         if slot.backward:
+            if self._let_go and not self._is_nan and _is_nan(gradient):
+                raise Error(f"the gradient of {slot.name} is NaN, the loss is not, and {_listed(self._let_go)} are not whole any more: "
+                            f"{_by_hand(self._let_go)}", Status.FAILED_PRECONDITION)
             return
         if self._in_backward:
             raise Error(f"the gradient of {slot.name} has come, and the backward of {' and '.join(slot.units)} did not begin: what its forward returns must be "
@@ -253,9 +273,45 @@ class Passes:
         """A program that is about to compute with it gets NaN otherwise."""
         if slot.holders or not self.is_attempted or not slot.elements:
             return
-        under_way = f" within {self._stack[-1].unit.name}" if self._stack else ""
-        raise Error(f"parameter {slot.name} is used{under_way}, and is whole only within {' and '.join(slot.units)}: give pliant.torch.shard(..., "
-                    f"external=[\"{slot.name}\"]), which has it whole with the whole model, or other units=", Status.FAILED_PRECONDITION)
+        whole = f"and is whole only within {' and '.join(slot.units)}"
+        if not self._stack:
+            raise Error(f"parameter {slot.name} is used outside of the model's forward, {whole}: {_by_hand([slot])}", Status.FAILED_PRECONDITION)
+        # Where a unit is called by itself nothing has what is the model's own.
+        is_of_model = self._stack[0].unit.parent is None
+        advice = f"give pliant.torch.shard(..., external=[\"{slot.name}\"]), which has it whole with the whole model, or other units="
+        raise Error(f"parameter {slot.name} is used within {self._stack[-1].unit.name}, {whole}: {advice if is_of_model else _by_hand([slot])}",
+                    Status.FAILED_PRECONDITION)
+
+    def let_go(self, slots: list[Slot]) -> None:
+        """They were whole by hand; between forward and backward autograd may have saved them."""
+        if self.kind == "training" and torch.is_grad_enabled():
+            self._let_go = list(dict.fromkeys([*self._let_go, *slots]))
+
+    def _require_whole_in(self, loss: torch.Tensor) -> None:
+        """Names parameters that an iteration over all of them, which asks for none by name, has read where they are not whole."""
+        if any(_is_nan(tensor.detach()) for tensor in self._returned):
+            return
+        inside = set(_deterministic.nodes_of(self._made))
+        used = {id(getattr(following, "variable", None)) for node in _deterministic.nodes_of([loss.grad_fn]) if node not in inside
+                for following, _ in node.next_functions}
+        found = [slot for slot in self._slots if id(slot.parameter) in used and slot.elements and not slot.holders]
+        if found:
+            raise Error(f"the loss is NaN, and depends on {_listed(found)} outside of the model's forward, where none is whole: {_by_hand(found)}",
+                        Status.FAILED_PRECONDITION)
+
+
+def _listed(slots: list[Slot]) -> str:
+    names = [slot.name for slot in slots]
+    return " and ".join(names) if len(names) <= _SHOWN else f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more parameters"
+
+
+def _by_hand(slots: list[Slot]) -> str:
+    shown = ", ".join(f"\"{slot.name}\"" for slot in slots) if len(slots) <= _SHOWN else ""
+    return f"have `with state.whole({shown}):` around the model's call, the use and step.backward(loss_sum)"
+
+
+def _is_nan(tensor: torch.Tensor) -> bool:
+    return bool(tensor.isnan().any()) if tensor.is_floating_point() and tensor.layout == torch.strided else False
 
 
 def tensors_in(made: Any) -> Iterator[torch.Tensor]:

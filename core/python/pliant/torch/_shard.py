@@ -46,13 +46,13 @@ def shard(
 
     `model`: on the CPU, or on the "meta" device, where it takes no memory. It stays the object that it is; its parameters keep name, shape and place
     in the optimizer's groups, and hold NaN while they are not whole. From here on it is called within `with step.attempt():`.
-    `optimizer`: of torch.optim, one that works element by element and has made no step. Its `step` updates what this rank owns. Its groups stay as they
-    are; `state_dict` and `load_state_dict` are refused, for its state is in `sharded_state_dict` and in snapshots.
+    `optimizer`: of torch.optim, one that works element by element and has made no step. Its `step` updates what this rank owns. Its groups stay as
+    they are; `state_dict` and `load_state_dict` are refused, for its state is in `sharded_state_dict` and in snapshots.
     `scheduler`: as for `pliant.torch.state`.
     `units`: the modules that are gathered as one, as FSDP's users wrap them: modules, their names or classes in a list, or a function of a module;
     left out, the modules in the outermost `ModuleList`s and `Sequential`s, and in place of one without a forward, such as a list in a list, those in
     it. What is in none of them belongs to the model itself, which is a unit, too, and is whole from its call to the end of its backward.
-    `external`: parameters, their names or modules with them, that are used outside of their unit: the model itself has them.
+    `external`: parameters, their names or modules with them, that the forward uses outside of their unit: the model itself has them.
     `initialise`: writes the first values of a parameter, `initialise(name, tensor)`, one after the other, the same on all ranks; left out, those that the
     model has, or what `reset_parameters` of the module makes of one on the "meta" device.
     """
@@ -191,8 +191,8 @@ class ShardedState:
         self._open(step)
 
     def finish(self, step: Any) -> None:
-        """Micro-batches without rows, which come last, and for which the program has computed nothing: this rank takes part in what the others gather,
-        as far as they visit what it has visited last."""
+        """Micro-batches without rows, which come last, and for which the program has computed nothing: this rank takes part in what the others
+        gather, as far as they visit what it has visited last."""
         while (rows := step.pending) is not None and not rows:
             if not self.sharded.can_repeat_pass():
                 raise Error(f"step {step.index} has no rows for this rank, which has made no pass that it could repeat: take batches from session.loader, "
@@ -233,10 +233,14 @@ class ShardedState:
 
     @contextlib.contextmanager
     def whole(self, *chosen: Chosen, writeback: bool = False) -> Iterator[None]:
-        """Has parameters whole, on all ranks alike and outside of passes: `with state.whole(model.head):`; all of them without an argument. They are
-        read only unless `writeback`: then what all ranks have written into them, the same, is kept."""
+        """Has parameters whole, on all ranks alike and outside of the model's forward: `with state.whole(model.head):`; all of them without an
+        argument. Where a loss depends on them there, the block is around the model's call and `step.backward`, too. They are read only unless
+        `writeback`: then what all ranks have written into them, the same, is kept."""
         wanted = self._slots_of(chosen)
         self._require_attempt("whole")
+        if self._passes.kind and not writeback:
+            raise Error("state.whole gathers nothing between the model's call and step.backward(loss_sum): have it around both",
+                        Status.FAILED_PRECONDITION)
         values: list[torch.Tensor] = []
         try:
             if writeback:
@@ -260,6 +264,7 @@ class ShardedState:
             for slot in wanted:
                 slot.let_go()
                 self.sharded.release(slot.number)
+            self._passes.let_go(wanted)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All parameters, whole and of float32, and buffers, on every rank, as `model.state_dict()` gives them, too. All ranks take part, within

@@ -16,8 +16,8 @@ from pliant.torch._slots import Slot, over
 _REFUSED = {
     "state_dict": "the optimizer's state is cut over the ranks: state.sharded_state_dict() has what this rank owns of it, and "
                   "pliant.torch.load_snapshot(file, model, optimizer) makes a whole one of a snapshot, without the job",
-    "load_state_dict": "the optimizer's state is cut over the ranks, and load_state_dict would change nothing: a job goes on from a snapshot of its own "
-                       "(`pliant run --resume`). Options alone are in optimizer.param_groups",
+    "load_state_dict": "the optimizer's state is cut over the ranks, and load_state_dict would change nothing: a job goes on from a snapshot of its "
+                       "own (`pliant run --resume`). Options alone are in optimizer.param_groups",
     "add_param_group": "the optimizer's groups are settled when pliant.torch.shard is called: add them before",
 }
 Ranges = Callable[[Callable[[int, int, int, int, int, list[int]], object]], None]
