@@ -235,6 +235,48 @@ def test_a_parameter_that_was_frozen_first_must_stay_so():
             call()
 
 
+def test_a_worker_that_joins_trains_what_the_others_train_by_then():
+    def program(frozen):
+        model = model_of()
+        state = pliant.torch.state(model, torch.optim.AdamW(model.parameters(), lr=0.1))
+        model[frozen].requires_grad_(False)
+        return model, state
+
+    def frozen_in(model):
+        return [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+
+    (one, state), (other, joining) = program(2), program(0)
+    joining.load(state.save())
+    assert frozen_in(one) == frozen_in(other) == ["2.weight", "2.bias"]
+    step = take_step(joining, lambda row: other(torch.ones(1, 4)).sum())
+    assert step.sum[:12].any() and other[2].weight.grad is None
+    one.requires_grad_(True)
+    joining.load(state.save())
+    assert frozen_in(other) == [] and joining.save() == state.save()
+    one[0].requires_grad_(False)
+    assert joining.save() != state.save()  # which the digests of the ranks show
+    before = json.loads(state.save())
+    del before["frozen"]
+    joining.load(json.dumps(before).encode())  # a snapshot of a release that kept none
+    assert frozen_in(other) == []
+
+
+def test_what_was_frozen_before_the_state_was_made_stays_so_whatever_a_snapshot_says():
+    def made(*frozen):
+        model = model_of()
+        for number in frozen:
+            model[number].requires_grad_(False)
+        return model, pliant.torch.state(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+    model, state = made(0)
+    state.load(made()[1].save())
+    assert not model[0].weight.requires_grad and model[2].weight.requires_grad
+    model, state = made()
+    model[0].requires_grad_(False)
+    state.load(made(0)[1].save())  # which never trained it
+    assert not model[0].weight.requires_grad and model[2].weight.requires_grad
+
+
 def test_the_layout_of_the_gradient_says_which_parameters_are_trained():
     model = model_of()
     whole = pliant.torch.state(model).gradient_layout

@@ -136,10 +136,10 @@ class State:
         return made
 
     def save(self) -> bytes:
-        """Numbers of the optimizer's state and groups, and the scheduler's state, as JSON."""
+        """Numbers of the optimizer's state and groups, the scheduler's state, and which parameters are frozen, as JSON."""
         self._settle()
         self._require_same_places()
-        kept: dict[str, Any] = {"format": _FORMAT}
+        kept: dict[str, Any] = {"format": _FORMAT, "frozen": [name for name, parameter in self._parameters.items() if not parameter.requires_grad]}
         if self.optimizer is not None:
             kept["numbers"] = _optimizers.numbers_of(self.optimizer, self._names)
         self._rates.save(kept)
@@ -153,6 +153,10 @@ class State:
         if self.optimizer is not None:
             self._load_numbers(kept["numbers"])
         self._rates.load(kept)
+        if "frozen" in kept:  # releases before kept none
+            frozen = set(kept["frozen"])
+            for slot in self._gradients.slots:
+                slot.parameter.requires_grad_(slot.name not in frozen)
 
     def begin(self, step: Any) -> None:
         """A step is handed out, maybe again."""
