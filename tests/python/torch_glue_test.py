@@ -46,8 +46,9 @@ class Tokens(torch.utils.data.Dataset):
         return {"input_ids": [i] * self.lengths[i]}
 
 
-def sampler_of(rank=0, world_size=1, placeholders=True):
-    return pliant.PackedBatchSampler(pliant.Config.parse(TOML), Tokens.lengths, rank, world_size, placeholders=placeholders)
+def sampler_of(rank=0, world_size=1, placeholders=True, rates=None):
+    config = TOML if rates is None else TOML.partition("[lr]")[0] + rates + "[sampler]" + TOML.partition("[sampler]")[2]
+    return pliant.PackedBatchSampler(pliant.Config.parse(config), Tokens.lengths, rank, world_size, placeholders=placeholders)
 
 
 def seen_in(batches):
@@ -184,6 +185,31 @@ def test_a_scheduler_of_ones_own_is_left_alone(trainer_of):
     assert trainer.lr_scheduler is own and trainer.rates == [1.0]
 
 
+# The mean batch and the length of the job are the sampler's to know.
+DEFAULTS = ['[lr]\nuse = "none"\n', '[lr]\nuse = "linear"\nschedule = ["cosine"]\nunit = "tokens"\n']
+
+
+def rates_of_pliant(rates):
+    """Those that the chain of rules gives for the batches of the job, of a group that begins with 0.05."""
+    sampler = sampler_of(rates=rates)
+    rule = pliant.LearningRate(sampler.config, sampler.batches.epoch(0).mean_batch())
+    if rule.wants_job_length:
+        rule.set_job_length(sampler.batches.job_length())
+    made = []
+    for step in range(sampler.batches.job_length().steps):
+        size = sampler.batches.at_step(step).size
+        made.append(rule.at(step, size, 0.05))
+        rule.commit(step, size, None, 0.05)
+    return made
+
+
+@pytest.mark.parametrize("rates", DEFAULTS)
+def test_a_trainer_takes_the_base_batch_and_the_end_of_the_job_from_the_sampler(trainer_of, rates):
+    trainer = trainer_of(sampler_of(rates=rates))
+    trainer.train()
+    assert trainer.rates == pytest.approx(rates_of_pliant(rates))
+
+
 # Accelerate.
 
 
@@ -306,6 +332,11 @@ def test_a_lightning_job_goes_on_behind_its_checkpoint_with_its_rates(lightning)
     assert first[0] + rest[0] == whole[0] and first[1] + rest[1] == pytest.approx(whole[1])
     without = lightning.PackCallback(sampler_of(), with_rate=False)
     assert set(fit(without, optimizers=2)[1]) == {0.05} and without.state_dict()["scheduler"] is None
+
+
+@pytest.mark.parametrize("rates", DEFAULTS)
+def test_a_lightning_job_takes_the_base_batch_and_the_end_of_the_job_from_the_sampler(lightning, rates):
+    assert fit(lightning.PackCallback(sampler_of(rates=rates)))[1] == pytest.approx(rates_of_pliant(rates))
 
 
 def test_what_lightning_would_compute_otherwise_is_refused(lightning):

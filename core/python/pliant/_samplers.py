@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 
 from pliant import _core
-from pliant._core import Assignment, Balancer, Batch, Batches, BatchSize, Config, Plan, Planner
+from pliant._core import Assignment, Balancer, Batch, Batches, BatchSize, Config, LearningRate, Plan, Planner
 from pliant._errors import Error, Status
 from pliant._wrappers import loader_that_counts, see_to_wrappers
 
@@ -387,6 +387,15 @@ class PackedBatchSampler:
     def size_of(self, batch: Any) -> BatchSize:
         """The size of that global batch."""
         return self.batch_of(batch).size
+
+    def learning_rate(self) -> LearningRate:
+        """The rules of the config's [lr] for these batches: `base_batch = 0` is their mean in the first epoch, `end = 0` the end of the job. The same on
+        every rank, and after a restart."""
+        batches = self._batches()
+        made = LearningRate(self.config, batches.epoch(0).mean_batch())
+        if made.wants_job_length:
+            made.set_job_length(batches.job_length())
+        return made
 
     def assignment(self, batch: Batch) -> Assignment:
         """Which rank computes which rows of a global batch."""

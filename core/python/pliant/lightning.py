@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from lightning.pytorch.callbacks import Callback  # type: ignore[import]
 
-from pliant._core import LearningRate
 from pliant._errors import Error, Status
 from pliant._samplers import PackedBatchSampler
 from pliant.torch import LRScheduler, Packed, collate
@@ -75,7 +74,7 @@ class PackCallback(Callback):  # type: ignore[misc]
             raise _refused(f"the module has {len(trainer.optimizers)} optimizers, and one rate follows the batches: PackCallback(..., with_rate=False)")
         optimizer = trainer.optimizers[0]
         inner = None if self._inner is None else self._inner(optimizer)
-        self.scheduler = LRScheduler(optimizer, LearningRate(self.sampler.config), inner)
+        self.scheduler = LRScheduler(optimizer, self.sampler.learning_rate(), inner)
         if self._state_of_scheduler is not None:
             self.scheduler.load_state_dict(self._state_of_scheduler)
 

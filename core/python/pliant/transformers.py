@@ -17,7 +17,6 @@ import torch
 from transformers import TrainerCallback  # type: ignore[import]
 from transformers.trainer_utils import get_last_checkpoint  # type: ignore[import]
 
-from pliant._core import LearningRate
 from pliant._errors import Error, Status
 from pliant._samplers import PackedBatchSampler
 from pliant.torch import LRScheduler, Packed, collate
@@ -78,7 +77,7 @@ class PackMixin:
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         if self.lr_scheduler is None:
-            self.lr_scheduler = LRScheduler(self.optimizer if optimizer is None else optimizer, LearningRate(self.sampler.config))
+            self.lr_scheduler = LRScheduler(self.optimizer if optimizer is None else optimizer, self.sampler.learning_rate())
         return self.lr_scheduler
 
     def training_step(self, model: Any, inputs: Any, *others: Any, **keywords: Any) -> Any:
