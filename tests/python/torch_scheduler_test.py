@@ -270,6 +270,14 @@ def test_a_state_of_another_inner_scheduler_is_refused_and_changes_nothing(kind,
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_what_is_no_optimizer_or_no_inner_scheduler_is_refused_with_what_to_give():
+    optimizer, rule = torch.optim.SGD(parameters(), lr=0.1), rate_of('use = "none"\nbase_batch = 10\n')
+    with pytest.raises(TypeError, match="the optimizer is a list"):
+        LRScheduler([optimizer], rule)
+    with pytest.raises(pliant.Error, match="ReduceLROnPlateau.step needs metrics"):
+        LRScheduler(optimizer, rule, torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer))
+
+
 def test_what_an_inner_scheduler_raises_for_its_state_comes_out_and_the_rule_stays():
     state = after_steps(with_inner("LambdaLR"), 5)
     del state["inner"]["lr_lambdas"]

@@ -421,8 +421,16 @@ def test_clipping_scales_what_is_applied_and_a_forgotten_update_is_said():
     for mine, theirs, gradient in zip(core.weights, plain.parameters(), gradients):
         torch.testing.assert_close(mine, (theirs.detach() - 0.5 * 0.25 / norm * gradient).flatten())
     take_step(state, [lambda: model(TOKENS)], 1)
-    with pytest.raises(pliant.Error, match=r"the update of the last committed step was not made: call optimizer.step\(\)"):
-        state.begin(sharded_core.Step(index=2))
+    torch.optim.SGD(model.parameters(), lr=0.5).step()  # another one, which finds no gradients
+    with pytest.raises(pliant.Error, match=r"the update of the last committed step was not made: call step\(\) of the optimizer that .* or state.update\(\)"):
+        state.before_next()
+    optimizer.step()
+    state.before_next()
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(3))]})
+    for call in (state.begin, state.before_commit):
+        with pytest.raises(pliant.Error, match="the optimizer has .* parameters, and had"):
+            call(sharded_core.Step(index=2))
+    del optimizer.param_groups[-1]
     with pytest.raises(pliant.Error, match="max_norm is 0"):
         take_step(state, [lambda: model(TOKENS)], 2)
         state.clip_grad_norm_(0)

@@ -199,6 +199,21 @@ def test_a_model_that_is_converted_afterwards_is_refused(convert):
         state.begin(Step(state.gradient_size))
 
 
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_model_that_is_converted_before_the_commit_is_refused_there(reset):
+    model = model_of()
+    state = pliant.torch.state(model, torch.optim.AdamW(model.parameters(), lr=0.1))
+    step = Step(state.gradient_size)
+    state.begin(step)
+    state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
+    state.before_commit(step)
+    if reset:
+        model.zero_grad(set_to_none=True)
+    model.half()
+    with pytest.raises(pliant.Error, match=r"parameter 0\.weight was converted or moved.*is of float16"):
+        state.before_commit(step)
+
+
 def test_types_that_no_gradient_has_are_refused_by_name():
     with pytest.raises(pliant.Error, match=r"parameter 0\.weight is of float64"):
         pliant.torch.state(model_of().double())
@@ -316,8 +331,9 @@ def test_parameters_that_are_replaced_or_come_later_are_refused_by_name():
     state = pliant.torch.state(model, optimizer)
     model.late = nn.Linear(1, 1)
     optimizer.add_param_group({"params": list(model.late.parameters())})
-    with pytest.raises(pliant.Error, match="the optimizer has 6 parameters, and had 4"):
-        state.begin(Step(state.gradient_size))
+    for call in (state.begin, state.before_commit):
+        with pytest.raises(pliant.Error, match="the optimizer has 6 parameters, and had 4"):
+            call(Step(state.gradient_size))
 
 
 def test_a_shared_parameter_counts_once_and_memory_that_two_share_is_refused():
@@ -470,8 +486,20 @@ def test_a_state_that_cannot_be_saved_is_refused_at_once():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
     scheduler.extra = object()
-    with pytest.raises(pliant.Error, match="what LambdaLR keeps is a object"):
+    with pytest.raises(pliant.Error, match=r"what LambdaLR keeps is a object.*a newer torch may.*LambdaLR and the schedules of \[lr\]"):
         pliant.torch.state(model, optimizer, scheduler=scheduler)
+
+
+def test_what_is_no_optimizer_or_no_scheduler_is_refused_with_what_to_give():
+    model = model_of()
+    parts = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (model[0], model[2])]
+    with pytest.raises(TypeError, match="the optimizer is a list: .* one optimizer .* group"):
+        pliant.torch.state(model, parts)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for scheduler, kind, said in [(torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer), pliant.Error, r"ReduceLROnPlateau\.step needs metrics, .*before commit"),
+                                  ([schedulers(optimizer)["steps"]], TypeError, "the scheduler is a list: .*ChainedScheduler")]:
+        with pytest.raises(kind, match=said):
+            pliant.torch.state(model, optimizer, scheduler=scheduler)
 
 
 @pytest.mark.parametrize(("blob", "said"), [(b"", "none of pliant.torch"), (b"[]", "none of pliant.torch"), (b'{"format":9}', "has format 9")])

@@ -102,6 +102,8 @@ class Step(_core.Step):
                     session._finish(self)
             if self._is_lost:
                 return None
+        if session._before_commit is not None:
+            session._before_commit(self)
         try:
             committed = self._vote()
             if committed is not None and session._committed is not None:
@@ -165,8 +167,10 @@ class Session(Iterator[Step]):
         core._hand_out(Step, ComingStep)
         self._state: TrainingState | None = None
         self._is_sharded = False  # the state is cut over the ranks
+        self._before_next: Callable[[], None] | None = None
         self._begin: Callable[[Step], None] | None = None
         self._backward: Callable[[Step, range, Any], None] | None = None
+        self._before_commit: Callable[[Step], None] | None = None
         self._committed: Callable[[Step, Committed], None] | None = None
         self._agent: _torchrun.Agent | None = None
         self._store: Any = None  # of torchrun, while it may be needed
@@ -285,8 +289,10 @@ class Session(Iterator[Step]):
         is_sharded = getattr(state, "sharded", None) is not None
         self._core.start(lengths, loss_tokens, source, content, rows, costs, row_costs, state, is_sharded)
         self._state, self._is_sharded = state, is_sharded
+        self._before_next = getattr(state, "before_next", None)
         self._begin = getattr(state, "begin", None)
         self._backward = getattr(state, "backward", None)
+        self._before_commit = getattr(state, "before_commit", None)
         self._committed = getattr(state, "committed", None)
         self._finish = getattr(state, "finish", None)
 
@@ -305,6 +311,8 @@ class Session(Iterator[Step]):
                 "the job any more; end the process, another one takes its place",
                 Status.FAILED_PRECONDITION,
             )
+        if self._before_next is not None:
+            self._before_next()
         step: Step | None = self._core.next()
         if step is None:
             raise StopIteration

@@ -59,6 +59,9 @@ class TrainerState(TrainingState, Protocol):
     def attach(self, session: Session) -> None:
         """The state is about to be used: `Session.start` calls it first."""
 
+    def before_next(self) -> None:
+        """`Session.next` calls it first. What it raises comes out there; the session may be asked again."""
+
     def begin(self, step: Step) -> None:
         """A step was handed out: `Session.next` calls it last. What it raises comes out there, and the next call hands the step out again."""
 
@@ -74,6 +77,9 @@ class TrainerState(TrainingState, Protocol):
 
     def end_attempt(self) -> BaseException | None:
         """It ends. Gives what has ended a pass in it, also where the program has caught that."""
+
+    def before_commit(self, step: Step) -> None:
+        """`Step.commit` calls it before this rank votes. What it raises comes out there, and nothing is committed."""
 
     def committed(self, step: Step, committed: Committed) -> None:
         """The step is final: `Step.commit` calls it before it returns. It puts the mean gradient where the optimizer looks for it, or updates

@@ -74,18 +74,16 @@ class Gradients:
         """Sets all of it to 0, and each `.grad` to its view."""
         for buffer in self._buffers:
             buffer.zero_()
-        for name, parameter, view, address, _ in self.slots:
-            if view.data_ptr() != address:
-                raise _moved(name, parameter)
+        self.require_kept()
+        for _, parameter, view, _, _ in self.slots:
             if parameter.grad is not view:
                 parameter.grad = view
 
     def collect(self) -> None:
         """Copies what has taken the place of a view into it; None is 0. Raises Error where that is none of this parameter."""
-        for name, parameter, view, address, _ in self.slots:
+        self.require_kept()
+        for name, parameter, view, _, _ in self.slots:
             found = parameter.grad
-            if view.data_ptr() != address:
-                raise _moved(name, parameter)
             if found is view:
                 continue
             if found is None:
@@ -93,6 +91,12 @@ class Gradients:
             else:
                 view.copy_(_dense(name, view, found))
             parameter.grad = view
+
+    def require_kept(self) -> None:
+        """Raises Error for a parameter that was converted, or whose gradient has other memory."""
+        for name, parameter, view, address, _ in self.slots:
+            if view.data_ptr() != address or parameter.dtype is not view.dtype:
+                raise _moved(name, parameter)
 
     def piece(self, first: Slot, last: Slot) -> Piece:
         """From one parameter to another, which are of one type."""

@@ -9,7 +9,7 @@ import torch
 from pliant._core import Scaling
 from pliant._errors import Error, Status
 from pliant.torch import _optimizers
-from pliant.torch._scheduler import NamedRates, _apply, _base_of
+from pliant.torch._scheduler import NamedRates, _apply, _base_of, require_optimizer, require_scheduler
 
 
 def other(how: str) -> Error:
@@ -20,13 +20,25 @@ class Rates:
     """Either may be None; a scheduler needs its optimizer."""
 
     def __init__(self, optimizer: Any, scheduler: Any) -> None:
-        if scheduler is not None and optimizer is None:
-            raise Error("a scheduler without its optimizer")
+        if optimizer is not None:
+            require_optimizer(optimizer)
+        if scheduler is not None:
+            if optimizer is None:
+                raise Error("a scheduler without its optimizer")
+            require_scheduler(scheduler)
         self.optimizer = optimizer
         self.scheduler = scheduler
         self._named: NamedRates | None = None  # once a session says what [lr.groups] has
         self._base: list[dict[str, Any]] | None = None  # what the groups had before the rates of the step under way were set
         self._set: list[dict[str, Any]] = []  # what they were given for it
+        self._count = self._parameters()
+
+    def require_same_groups(self) -> None:
+        """Raises Error where parameters were added to the optimizer since."""
+        count = self._parameters()
+        if count != self._count:
+            raise Error(f"the optimizer has {count} parameters, and had {self._count} when it became part of the job's state, in which what comes later has no "
+                        "place: add it before pliant.torch.state or pliant.torch.shard is called", Status.FAILED_PRECONDITION)
 
     def begin(self, groups: Mapping[str, float]) -> None:
         """A session begins, whose config has these base rates in [lr.groups]."""
@@ -70,6 +82,9 @@ class Rates:
         if self.scheduler is not None:
             self.scheduler.step()
 
+    def _parameters(self) -> int:
+        return 0 if self.optimizer is None else sum(len(group["params"]) for group in self.optimizer.param_groups)
+
     def drop(self) -> None:
         """The groups are about to be others."""
         self._base = None
@@ -80,7 +95,10 @@ class Rates:
             kept["groups"] = [{key: _optimizers.plain(value, key) for key, value in group.items() if key not in ("params", "param_names")}
                               for group in self.optimizer.param_groups]
         if self.scheduler is not None:
-            kept["scheduler"] = _optimizers.plain(self.scheduler.state_dict(), f"what {type(self.scheduler).__name__} keeps")
+            try:
+                kept["scheduler"] = _optimizers.plain(self.scheduler.state_dict(), f"what {type(self.scheduler).__name__} keeps")
+            except Error as error:
+                raise Error(f"{error.message}. Of functions a newer torch may keep the names; LambdaLR and the schedules of [lr] need none", error.status) from None
 
     def require_like(self, kept: dict[str, Any]) -> None:
         if self.optimizer is None:

@@ -1,6 +1,7 @@
 """A scheduler that follows the size of each batch."""
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -37,6 +38,9 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Any, rule: LearningRate, inner: Any = None) -> None:
+        require_optimizer(optimizer)
+        if inner is not None:
+            require_scheduler(inner)
         self.optimizer = optimizer
         self.rule = rule
         self.inner = inner
@@ -202,6 +206,29 @@ class NamedRates:
             raise Error(f"group {name!r} of the optimizer begins with lr = {first:g}, in whose place [lr.groups] has {rate:g}: begin with a rate above 0, or "
                         "take the name from the group", Status.INVALID_ARGUMENT, 2)
         return rate, first
+
+
+def require_optimizer(optimizer: Any) -> None:
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(f"the optimizer is a {type(optimizer).__name__}: Pliant takes one optimizer of torch; parameters that need options of their own are "
+                        'a group of it, {"params": ..., "lr": ...}')
+
+
+def require_scheduler(scheduler: Any) -> None:
+    """One whose `step` needs nothing."""
+    kind = type(scheduler).__name__
+    step = getattr(scheduler, "step", None)
+    if not callable(step):
+        raise TypeError(f"the scheduler is a {kind}: Pliant takes one scheduler of torch; ChainedScheduler and SequentialLR make one of several")
+    try:
+        needed = [one.name for one in inspect.signature(step).parameters.values()
+                  if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    except (TypeError, ValueError):  # of a function that is not Python's
+        return
+    if needed:
+        raise Error(f"{kind}.step needs {', '.join(needed)}, and Pliant calls it without: give a scheduler that goes by the step alone, such as "
+                    "CosineAnnealingLR or LambdaLR, or change the rates of the optimizer's groups yourself, before commit() and the same on all ranks",
+                    Status.UNIMPLEMENTED)
 
 
 def _scale_moments(optimizer: Any, by: tuple[float, float], warned: set[str]) -> None:

@@ -162,13 +162,15 @@ class ShardedState:
         self._rates.load(kept)
         load_buffers(self.model, kept, buffers)
 
+    def before_next(self) -> None:
+        if self._owes_update:
+            raise Error("the update of the last committed step was not made: call step() of the optimizer that pliant.torch.shard was given, or state.update(), "
+                        "where step.commit() is true", Status.FAILED_PRECONDITION)
+
     def begin(self, step: Any) -> None:
         """A step is handed out, maybe again."""
-        if self._owes_update:
-            self._owes_update = False
-            raise Error("the update of the last committed step was not made: call optimizer.step(), or state.update(), where step.commit() is true",
-                        Status.FAILED_PRECONDITION)
         self._rates.settle()
+        self._rates.require_same_groups()
         self._open(step)
 
     def begin_attempt(self, step: Any) -> None:
@@ -199,6 +201,9 @@ class ShardedState:
                             "which gives one that counts nothing, or compute any other", Status.FAILED_PRECONDITION)
             self.sharded.repeat_pass(rows)
             step.add(rows, 0.0)
+
+    def before_commit(self, step: Any) -> None:
+        self._rates.require_same_groups()
 
     def committed(self, step: Any, committed: Any) -> None:
         moments = self._rates.set(step)

@@ -79,7 +79,6 @@ class State:
         if optimizer is not None:
             _optimizers.check_groups(optimizer, self._names)
             _optimizers.make_state(optimizer, trained, initialise)
-        self._groups = 0 if optimizer is None else sum(len(group["params"]) for group in optimizer.param_groups)
         self._entries: dict[Any, dict[str, Any]] = {}  # the optimizer's state, as it was when the session asked for the arrays
         self._mean: Any = None  # gradient of the last committed step
         self._warned: set[str] = set()
@@ -188,6 +187,11 @@ class State:
         step.add(rows, float(loss_sum.detach()))
         self._open(step)
 
+    def before_commit(self, step: Any) -> None:
+        """What this rank has is of the parameters that the mean is put into."""
+        self._require_same_parameters()
+        self._gradients.require_kept()
+
     def committed(self, step: Any, committed: Any) -> None:
         """The step is final: `.grad` of each parameter is its part of the mean gradient, and the groups have the rates of the step."""
         self._gradients.put(torch.from_numpy(committed.gradient))
@@ -256,10 +260,7 @@ class State:
             if home.get(name) is not parameter:
                 raise Error(f"parameter {full} of the model is another one than when pliant.torch.state was called; change it in place, with torch.no_grad()",
                             Status.FAILED_PRECONDITION)
-        groups = 0 if self.optimizer is None else sum(len(group["params"]) for group in self.optimizer.param_groups)
-        if groups != self._groups:
-            raise Error(f"the optimizer has {groups} parameters, and had {self._groups} when pliant.torch.state was called; what comes later has no place in "
-                        "the job's state: add it before", Status.FAILED_PRECONDITION)
+        self._rates.require_same_groups()
         if any(len(members) != count for members, count in self._members) or any(home.get(name) is not None for home, name in self._empty):
             added = [name for name in dict(self.model.named_parameters()) if name not in self._parameters]
             if added:
