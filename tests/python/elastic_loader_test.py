@@ -244,6 +244,27 @@ def test_wrong_options_are_refused(pliant, job, options, said):
         loader_of(job, Texts(), **options)
 
 
+def test_a_data_set_that_knows_no_item_is_refused_before_the_job_begins(pliant):
+    from pliant.elastic import Session
+
+    for dataset in (iter([1, 2]), {1, 2}, None):
+        with pytest.raises(TypeError, match=r"the data set is a \w+, .* session\.loader asks for `dataset\[i\]`"):
+            Session.loader(None, dataset)
+    data = pytest.importorskip("torch").utils.data
+
+    class Stream(data.IterableDataset):
+        def __iter__(self):
+            return iter([1, 2])
+
+    class Both(Stream):
+        def __getitem__(self, item):
+            return int(item)
+
+    with pytest.raises(TypeError, match="the data set is a Stream, "):
+        Session.loader(None, Stream())
+    assert Session.loader(None, Both()) is not None
+
+
 def test_a_forked_process_is_refused_in_place_of_waiting_for_threads_that_it_has_not(job):
     loader = loader_of(job, Texts(), num_workers=1)
     list(loader.of(job.step()))
