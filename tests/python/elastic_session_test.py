@@ -151,6 +151,9 @@ def test_a_state_may_do_the_work_of_the_loop_and_joins_with_all_of_its_arrays(tm
 
 
 LOOKING = """
+    def held_out_loss():
+        return 1 / (step.index + 1)
+
     session.start(LENGTHS, state=toy)
     expected, seen, longest = {}, 0, 0
     for step in session:
@@ -172,17 +175,20 @@ LOOKING = """
         step.metric("rows", sum(map(len, step.micro_batches)), rule="sum")
         step.metric("largest", step.rank, rule="max")
         step.metric("mean", step.rank + 1.0, 2.0)
-        assert session.last_evaluation is None or session.last_evaluation.values == {"norm": session.last_evaluation.step}
-        if committed := step.commit():
-            toy.apply(committed.gradient, step.learning_rate)
-            assert step.scaling().learning_rate == step.learning_rate and step.scaling(0.5).learning_rate == 0.5
-            assert step.scaling("head").learning_rate == 0.25 and session.config.lr.groups == {"head": 0.25}
-            assert refused(lambda: step.scaling("tail"), pliant.Status.NOT_FOUND, "[lr.groups] has no group 'tail'; it has head") is True
+        assert session.last_evaluation is None or session.last_evaluation.values == {"held_out_loss": 1 / session.last_evaluation.step}
+        committed = step.commit()
+        if committed is None:
+            continue
+        toy.apply(committed.gradient, step.learning_rate)
+        assert step.scaling().learning_rate == step.learning_rate and step.scaling(0.5).learning_rate == 0.5
+        assert step.scaling("head").learning_rate == 0.25 and session.config.lr.groups == {"head": 0.25}
+        assert refused(lambda: step.scaling("tail"), pliant.Status.NOT_FOUND, "[lr.groups] has no group 'tail'; it has head") is True
         if step.index % 4 == 3 and step.rank == 0:
             with session.busy("evaluation", 60):
-                session.evaluated("norm", step.index + 1)
-        if session.last_evaluation and session.last_evaluation.step == 12:
-            session.end_after_step("enough")
+                session.evaluated("held_out_loss", held_out_loss())
+        found = session.last_evaluation
+        if found and found.values["held_out_loss"] < 0.1:
+            session.end_after_step("the loss is below 0.1")
     print("SAID", json.dumps([seen > 0, longest, step.index]))
 """
 
@@ -192,7 +198,7 @@ def test_coming_batches_come_and_what_was_measured_is_told(tmp_path):
     assert job.summary["outcome"] == "ended early" and job.summary["steps"] == 14, job.err + job.said
     assert said_by(job) == [[True, 3, 13]] * 2
     assert job.summary["metrics"] == {"rows": 12, "largest": 1, "mean": 1.5}
-    assert [(one["step"], one["metrics"]) for one in job.summary["evaluations"]] == [(4, {"norm": 4}), (8, {"norm": 8}), (12, {"norm": 12})]
+    assert [(one["step"], one["metrics"]) for one in job.summary["evaluations"]] == [(step, {"held_out_loss": 1 / step}) for step in (4, 8, 12)]
 
 
 REFUSED = """
