@@ -72,7 +72,7 @@ def require_no_compiled_function(loss: torch.Tensor) -> None:
 
 def _has_compiled() -> bool:
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    return counters.get("stats", {}).get("unique_graphs", 0) > 0
+    return bool(counters.get("stats", {}).get("unique_graphs", 0) > 0)
 
 
 def _compiled(what: str) -> Error:

@@ -274,7 +274,7 @@ class State:
 
     def _look_at_members(self) -> None:
         """Modules and parameters of each module, to see cheaply whether some were added."""
-        modules = list(self.model.modules())
+        modules: list[Any] = list(self.model.modules())
         self._members = [(members, len(members)) for module in modules for members in (module._parameters, module._modules)]
         self._empty = [(module._parameters, name) for module in modules for name, parameter in module._parameters.items() if parameter is None]
 
