@@ -426,7 +426,7 @@ def test_clipping_scales_what_is_applied_and_a_forgotten_update_is_said():
         state.before_next()
     optimizer.step()
     state.before_next()
-    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(3))]})
+    optimizer.param_groups.append({**optimizer.param_groups[-1], "params": [torch.nn.Parameter(torch.zeros(3))]})
     for call in (state.begin, state.before_commit):
         with pytest.raises(pliant.Error, match="the optimizer has .* parameters, and had"):
             call(sharded_core.Step(index=2))
