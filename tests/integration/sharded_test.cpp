@@ -255,7 +255,8 @@ TEST_CASE("a parameter that the sample does not have is refused by the key that 
   CHECK(has(ended.err, "app.show names no parameter"));
 }
 
-TEST_CASE("a budget that the largest module does not fit in is refused by the name of the module, before the job begins") {
+TEST_CASE(
+    "a budget that the largest module does not fit in is refused by the name of the module, before the job begins") {
   JobRunner job;
   const Ended ended = job.run(sharded_job(2, {"coordinator.budget=4096", "coordinator.use=\"eager\""}));
   INFO(ended.err);

@@ -157,9 +157,10 @@ std::string Group::what_is_not_finite() const {
 void Group::stop_at(const std::string& not_finite) {
   const bool again = options_.stopped_before_at == committed_;
   const std::string reason = fmt::format(
-      "step {} is not committed: {}{}. Check the samples of these rows, lower the learning rate, or skip such steps "
+      "step {} is not committed: {}{}. Check the samples of these rows{}, lower the learning rate, or skip such steps "
       "with [run] on_nonfinite = \"skip\"",
-      committed_, not_finite, again ? ", as when the job ended at this step before" : "");
+      committed_, not_finite, again ? ", as when the job ended at this step before" : "",
+      sharded_ ? " and that no parameter is read outside of a module that uses it" : "");
   if (const auto recorded = actions_.record(NotFiniteRecord{committed_, not_finite}); !recorded) {
     actions_.event(recorded.error().message(), true);
   }
