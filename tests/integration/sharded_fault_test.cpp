@@ -546,8 +546,8 @@ TEST_CASE("weights that are imported after the start are refused, and a job that
   const Ended ended = job.run(command);
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
-  CHECK(has(ended.err,
-            "sharded_worker: refused: import_safetensors of " + file.string() + " was called too late: import before Session::start"));
+  CHECK(has(ended.err, "sharded_worker: refused: import_safetensors of " + file.string() +
+                           " was called too late: import before Session::start"));
   CHECK(job.ledger("restart").front().at("step") == 0);
   CHECK(last_state(job) == well_behaved());
 }

@@ -115,7 +115,7 @@ class Group {
   const int32_t world_size_;
   const int yields_;  ///< turns of waiting before sleeping
   const bool crowded_;
-  std::shared_ptr<UniqueFd> made_;     // shared with the list of unused ids until joining has begun
+  std::shared_ptr<UniqueFd> made_;  // shared with the list of unused ids until joining has begun
   std::atomic<bool> joining_over_{false};
   std::atomic<bool> complete_{false};  ///< wait_ready has seen all ranks
   std::atomic<bool> aborted_{false};
