@@ -338,17 +338,20 @@ void Session::begin_with(Dataset dataset, TrainingState& program) {
   s.balancer.emplace(s.config);
   if (s.sharded != nullptr) {
     // A balancer that deals otherwise than in turn is refused before this worker is ready, also where a job resumes. It
-    // may do so in some steps only.
+    // may do so in some steps only: as many as are looked at are of the epoch that is planned by now.
     constexpr int64_t kStepsTried = 64;
-    const int64_t first = s.batches->next_step();
-    for (int64_t step = first; step < first + kStepsTried && s.batches->has_step(step); ++step) {
-      static_cast<void>(
-          s.balancer->assign(row_costs(s.batches->at_step(step), s.batches->dataset(), s.balancer->rates()),
-                             {.world_size = s.config.run().workers,
-                              .micro_batch = s.facts.granule,
-                              .granule = s.facts.granule,
-                              .deterministic = s.config.run().deterministic,
-                              .in_turn = true}));
+    if (const int64_t step = s.batches->next_step(); s.batches->has_step(step)) {
+      const Batch first = s.batches->at_step(step);
+      const int64_t end = std::min(s.batches->epoch(first.epoch).batches, first.index + kStepsTried);
+      for (int64_t index = first.index; index < end; ++index) {
+        static_cast<void>(s.balancer->assign(
+            row_costs(s.batches->batch(first.epoch, index), s.batches->dataset(), s.balancer->rates()),
+            {.world_size = s.config.run().workers,
+             .micro_batch = s.facts.granule,
+             .granule = s.facts.granule,
+             .deterministic = s.config.run().deterministic,
+             .in_turn = true}));
+      }
     }
     s.first_rest.emplace(
         or_throw(elastic::Spool::of(s.directory.snapshots(), [&program](std::ostream& out) { program.save(out); })));

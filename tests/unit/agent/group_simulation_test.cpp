@@ -486,6 +486,35 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("ranks that all fail in the first step end the job without a restart, one that fails alone is replaced") {
+  int unrestarted = 0;
+  for (uint32_t seed = 0; seed < 300 / kShare; ++seed) {
+    const int64_t workers = 2 + seed % 3;
+    const GroupOptions options = options_for(workers, "replace");
+    const bool sharded = seed % 2 == 0;
+    SimulatedJob all(options, 6, seed, {.sharded = sharded, .refusing = 1000, .exit_code = 1, .refuses_at = 0});
+    const auto failed = all.run();
+    INFO("seed " << seed << "\n" << tail(all.log()) << all.violation());
+    REQUIRE(all.violation().empty());
+    REQUIRE(failed);
+    REQUIRE(has_failed(*failed, pliant::Origin::kRun));
+    REQUIRE(all.lineage().empty());
+    if (all.restarts() > 0) continue;  // one had not begun the step yet as the first ones failed
+    ++unrestarted;
+    CHECK(failed->reason.find("all workers failed in the first step, so they are not restarted") != std::string::npos);
+
+    SimulatedJob some(options, 6, seed, {.sharded = sharded, .refusing = 1, .exit_code = 1, .refuses_at = 0});
+    const auto done = some.run();
+    INFO("some, seed " << seed << "\n" << tail(some.log()) << some.violation());
+    REQUIRE(some.violation().empty());
+    REQUIRE(done);
+    REQUIRE(is_finished(*done));
+    REQUIRE(some.restarts() == 1);
+    REQUIRE(some.lineage().size() == 6);
+  }
+  CHECK(unrestarted > 20 / kShare);
+}
+
 TEST_CASE(
     "where each worker holds a part of the state, one that is stopped costs no healthy process, whenever that is") {
   int continued = 0;

@@ -438,7 +438,8 @@ void SimulatedJob::progress(WorkerId, Worker& worker) {
     const auto step = static_cast<int64_t>(worker.state.size());
     if (disturbances_.refusing > 0 && step == disturbances_.refuses_at) {
       worker.done = true;
-      worker.exit = {false, 2, fmt::format("process {}: the budget is too small", disturbances_.refusing)};
+      worker.exit = {false, disturbances_.exit_code,
+                     fmt::format("process {}: the budget is too small", disturbances_.refusing)};
       const std::string option = disturbances_.alike ? "budget" : fmt::format("option_{}", disturbances_.refusing);
       if (!disturbances_.silent) worker.outbox.push_back(Refused{5, Origin::kInput, option});
       --disturbances_.refusing;

@@ -18,33 +18,34 @@
 namespace pliant::elastic {
 
 struct Disturbances {
-  int kills = 0;               ///< workers killed at random moments
-  uint32_t one_in = 60;        ///< events between two kills, on average
-  int stop_after = -1;         ///< request a stop after that many events; -1 = never
-  int freezes = 0;             ///< workers stopped (SIGSTOP) at random moments
-  bool freeze_all = false;     ///< all at once, once a step is committed, until they are continued
-  int stillborn = 0;           ///< replacements that die before they say anything
-  int refusals = 0;            ///< calls of the rendezvous that it refuses for lack of resources, at random
-  int shortages = 0;           ///< workers whose collectives all fail from a random moment on, each for itself
-  bool short_of_disk = false;  ///< sharded: these write no part of a snapshot either
-  int agent_stops = 0;         ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
-  bool corrupt = false;        ///< one worker comes to another state, once, at a random step
-  bool corrupt_donor = false;  ///< one that gave its state to others comes to another one before it is compared
-  int64_t digest_every = 1;    ///< [run] digest_every of the workers
-  bool corrupt_last = false;   ///< one worker comes to another state by the update of the last step
-  bool sharded = false;        ///< each worker holds a part of the state
-  int32_t chunks = 11;         ///< sharded: that the state has
-  int64_t leaves_at = -1;      ///< rank 1 leaves when that step is committed
-  int64_t joins_after = -1;    ///< one more worker is started after that many events
-  int64_t fails_after = -1;    ///< the agent gives up after that many events
-  bool other_rest = false;     ///< sharded: one worker's small state is another than the others'
-  bool other_map = false;      ///< sharded: one worker writes its parts by another map than the others
-  int refusing = 0;        ///< workers that exit with code 2 as they begin the step `refuses_at`, each in its own words
-  int64_t refuses_at = 3;  ///< see there
-  bool alike = true;       ///< all refuse the same option
-  bool silent = false;     ///< and say nothing to the agent
-  uint64_t odd = 0;        ///< bits of workers, by the order of starting, that load other data
-  int data_shortages = 0;  ///< writers of the data set that are short of something, the first ones
+  int kills = 0;                  ///< workers killed at random moments
+  uint32_t one_in = 60;           ///< events between two kills, on average
+  int stop_after = -1;            ///< request a stop after that many events; -1 = never
+  int freezes = 0;                ///< workers stopped (SIGSTOP) at random moments
+  bool freeze_all = false;        ///< all at once, once a step is committed, until they are continued
+  int stillborn = 0;              ///< replacements that die before they say anything
+  int refusals = 0;               ///< calls of the rendezvous that it refuses for lack of resources, at random
+  int shortages = 0;              ///< workers whose collectives all fail from a random moment on, each for itself
+  bool short_of_disk = false;     ///< sharded: these write no part of a snapshot either
+  int agent_stops = 0;            ///< times that the agent is stopped for 2 s, in a tick that has looked at the clock
+  bool corrupt = false;           ///< one worker comes to another state, once, at a random step
+  bool corrupt_donor = false;     ///< one that gave its state to others comes to another one before it is compared
+  int64_t digest_every = 1;       ///< [run] digest_every of the workers
+  bool corrupt_last = false;      ///< one worker comes to another state by the update of the last step
+  bool sharded = false;           ///< each worker holds a part of the state
+  int32_t chunks = 11;            ///< sharded: that the state has
+  int64_t leaves_at = -1;         ///< rank 1 leaves when that step is committed
+  int64_t joins_after = -1;       ///< one more worker is started after that many events
+  int64_t fails_after = -1;       ///< the agent gives up after that many events
+  bool other_rest = false;        ///< sharded: one worker's small state is another than the others'
+  bool other_map = false;         ///< sharded: one worker writes its parts by another map than the others
+  int refusing = 0;               ///< workers that exit as they begin the step `refuses_at`, each in its own words
+  int exit_code = 2;              ///< with this
+  int64_t refuses_at = 3;         ///< see there
+  bool alike = true;              ///< all refuse the same option
+  bool silent = false;            ///< and say nothing to the agent
+  uint64_t odd = 0;               ///< bits of workers, by the order of starting, that load other data
+  int data_shortages = 0;         ///< writers of the data set that are short of something, the first ones
   bool data_changed = false;      ///< the data set on disk is another one
   bool corrupt_copy = false;      ///< the first copy of a state with steps in it goes wrong
   int spoilt_moves = 0;           ///< parts of the state that reach their new owner with other bytes, the first ones

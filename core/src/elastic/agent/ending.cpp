@@ -113,6 +113,8 @@ void Group::replace_those_that_ended() {
 }
 
 void Group::give_those_up_that_ended() {
+  const bool is_late = held_back_ > 0 && time() - held_back_since_ >= kAlikeAtStartSeconds;
+  if (is_late && stop_signal_ == 0 && !pending_) replace_those_held_back();
   if (!alike_ || time() - alike_since_ < kAlikeAtStartSeconds || phase_ != Phase::kStarting) return;
   say_how_they_ended();
   if (!refused_ && stop_signal_ == 0 && !pending_) replace_those_that_ended();
@@ -145,15 +147,34 @@ void Group::lost(const Member& member, const std::string& how, std::optional<Wor
   if (was_rank) abort_generation();
   if (stop_signal_ == 0 && !pending_) {
     if (options_.on_loss == "stop") return end(job_failed(how, Origin::kRun, worker), true);
-    if (options_.on_loss == "replace") replace(!member.ready);
-    if (members_.empty() && owed() == 0) {
-      const std::string reason = fmt::format("no workers are left; {}", how);
+    const bool has_failed = member.ready && worker && worker->exit_code != 0;
+    if (options_.on_loss == "replace" && has_failed && may_hold_back()) {
+      if (held_back_++ == 0) held_back_since_ = time();
+    } else if (options_.on_loss == "replace") {
+      replace(!member.ready);
+    }
+    if (members_.empty() && owed() == held_back_) {
+      const std::string reason = fmt::format(
+          "{}; {}",
+          held_back_ > 0 ? "all workers failed in the first step, so they are not restarted" : "no workers are left",
+          how);
       const Origin origin = refuses.value_or(Origin::kRun);
       if (options_.on_loss == "replace" || refuses) return end(job_failed(reason, origin, worker), true);
       return end(job_without_world_size(reason, worker), true);
     }
   }
   if (was_rank || phase_ == Phase::kStarting) regroup({GroupCause::kLoss, how, worker});
+}
+
+// What all ranks meet in their first step is the program's, and others would meet it, too.
+bool Group::may_hold_back() const {
+  return !has_committed_ && !has_replaced_ && (held_back_ > 0 || ranks_.size() > 1);
+}
+
+void Group::replace_those_held_back() {
+  if (held_back_ == 0) return;
+  for (; held_back_ > 0; --held_back_) replace(false);
+  has_replaced_ = true;
 }
 
 void Group::replace(bool too_early) {
@@ -178,7 +199,7 @@ void Group::start_those_due() {
 }
 
 int64_t Group::owed() const {
-  return actions_.owed() + static_cast<int64_t>(starts_due_.size());
+  return actions_.owed() + static_cast<int64_t>(starts_due_.size()) + held_back_;
 }
 
 // The end.

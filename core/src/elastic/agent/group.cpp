@@ -241,7 +241,9 @@ void Group::on(WorkerId, Member&, const CommIdMade& message) {
 }
 
 void Group::on(WorkerId, Member& member, const Joining& message) {
-  if (message.generation == generation_ && member.stage == Stage::kTold) member.stage = Stage::kJoining;
+  if (message.generation != generation_ || member.stage != Stage::kTold) return;
+  member.stage = Stage::kJoining;
+  if (stop_signal_ == 0 && !pending_) replace_those_held_back();  // this one has not failed as they have
 }
 
 void Group::on(WorkerId worker, Member& member, const Copying& message) {

@@ -320,6 +320,10 @@ class Group {
   /// between. What it refuses is what it said in fields (Refused), or `origin`, by its exit code, alone where it said
   /// nothing.
   bool refuses_for_good(WorkerId worker, const Member& member, Origin origin);
+  /// Ranks that fail by themselves before the first commit are replaced once another rank goes on, or takes long to
+  /// fail as they did. Where all fail, the job ends.
+  [[nodiscard]] bool may_hold_back() const;
+  void replace_those_held_back();
   /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
   /// other before they are ready (`too_early`), for what they meet may pass.
   void replace(bool too_early);
@@ -380,6 +384,9 @@ class Group {
   std::vector<std::string> unsaid_;  ///< how these ended, while all of them ended alike
   std::optional<ExitStatus> alike_;  ///< how the first of them did
   double alike_since_ = 0;           ///< when
+  int64_t held_back_ = 0;            ///< ranks that failed in the first step and are not replaced yet
+  double held_back_since_ = 0;       ///< when the first of them did
+  bool has_replaced_ = false;        ///< such ranks
   std::optional<Refusal> refusal_;
   WorkerId newest_ = -1;            ///< worker that was started
   int64_t early_deaths_ = 0;        ///< workers that died before they were ready, since one last was
