@@ -168,7 +168,7 @@ void Group::lost(const Member& member, const std::string& how, std::optional<Wor
 
 // What all ranks meet in their first step is the program's, and others would meet it, too.
 bool Group::may_hold_back() const {
-  return !has_committed_ && !has_replaced_ && (held_back_ > 0 || ranks_.size() > 1);
+  return !has_committed_ && !has_replaced_ && (held_back_ > 0 || (phase_ == Phase::kRunning && ranks_.size() > 1));
 }
 
 void Group::replace_those_held_back() {
