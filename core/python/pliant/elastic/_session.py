@@ -335,19 +335,7 @@ class Session(Iterator[Step]):
     def loader(self, dataset: Any, collate: Callable[[list[Any]], Any] | None = None, *, num_workers: int = 0, **options: Any) -> Loader:
         """A loader over `dataset`: `loader.of(step)` gives the batches of the step's micro-batches. See `Loader` for the rest. May be called before
         `start`. Raises TypeError for a data set that knows no `dataset[i]`, such as an IterableDataset."""
-        _require_items(dataset)
         return Loader(self, dataset, collate, num_workers, **options)
-
-
-def _require_items(dataset: Any) -> None:
-    ask = getattr(type(dataset), "__getitem__", None)
-    known = getattr(sys.modules.get("torch.utils.data"), "Dataset", None)  # whose own raises NotImplementedError
-    if hasattr(dataset, "__getitems__") or (ask is not None and (known is None or ask is not known.__getitem__)):
-        return
-    raise TypeError(
-        f"the data set is a {type(dataset).__name__}, which knows no item by its number; session.loader asks for `dataset[i]`, in the order of the job's "
-        "batches: give a data set with __getitem__, such as a list or a map-style data set of torch"
-    )
 
 
 def run_worker(
