@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -70,7 +71,7 @@ class Mark {
  private:
   mutable std::mutex mutex_;
   Condition reached_cv_;
-  bool reached_ = false;
+  std::atomic<bool> reached_{false};  ///< the last to be written, under the mutex
   std::chrono::steady_clock::time_point time_;
   std::shared_ptr<const sdk::Failure> failure_;
   std::shared_ptr<const Moment> moment_;
@@ -152,15 +153,16 @@ class Stream {
   std::deque<Item> queue_;
   std::shared_ptr<const Moment> last_moment_;
   uint64_t enqueued_ = 0;
-  uint64_t finished_ = 0;
-  uint64_t wake_at_ = UINT64_MAX;   ///< the least of `finished_` that somebody waits for
+  uint64_t wake_at_ = UINT64_MAX;   ///< the least of `finished_` that somebody waits for, asleep
   bool running_ = false;            ///< some thread runs an item
   Clock::time_point running_from_;  ///< when that was enqueued
   bool idle_ = false;               ///< the stream's thread sleeps, and nobody has woken it
   bool watching_ = false;           ///< it looks at the queue after a while by itself
-  bool hurried_ = false;            ///< what is queued is not left to whoever synchronizes
   int32_t habit_ = 0;               ///< how often collectives were waited for soon after they had been enqueued
-  bool closing_ = false;
+  // Written under the mutex, and read without it by who waits a little before it sleeps.
+  std::atomic<uint64_t> finished_{0};
+  std::atomic<bool> hurried_{false};  ///< what is queued is not left to whoever synchronizes
+  std::atomic<bool> closing_{false};
   std::thread thread_;
 };
 
