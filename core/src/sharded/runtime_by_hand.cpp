@@ -19,8 +19,12 @@ constexpr uint64_t kLeastRead = 64;
 }  // namespace
 
 bool Runtime::release_what_is_left() {
-  const bool is_left = std::any_of(held_.begin(), held_.end(),
-                                   [](const Held& one) { return one.presence != Presence::kAway && !one.by_hand; });
+  bool is_left = false;
+  for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
+    const Held& one = held_[parameter];
+    // One that is held by hand may count as whole with the coordinator, too, which would not gather it again.
+    is_left = is_left || (one.presence != Presence::kAway && (!one.by_hand || coordinator_.is_whole(parameter)));
+  }
   if (!is_left) return false;
   if (!is_sound_) give_model();  // a pass was given up
   const RecordedCall recorded(recorder_, *memory_, TracedCall::Kind::kEndStep);

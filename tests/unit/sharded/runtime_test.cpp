@@ -762,6 +762,10 @@ TEST_CASE("what is fetched by hand serves passes, too, and is given back by the 
       runtime.finish_gradient(1);
       CHECK(runtime.value(0) == there);
       runtime.allow_update();
+      runtime.begin_evaluation();  // its coordinator may keep p0, and nothing else, whole
+      runtime.enter(toy.embed, Direction::kForward);
+      runtime.leave(toy.embed, Direction::kForward);
+      runtime.end_pass();
       runtime.update([](const ShardRange& range) { range.weights[0] += 1; });
       CHECK(has(refusal([&] { runtime.value(0); }), "p0 is not gathered here"));
       runtime.release(0);  // the update has
