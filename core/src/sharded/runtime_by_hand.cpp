@@ -61,9 +61,9 @@ void Runtime::prefetch(uint32_t parameter) {
       const RecordedCall recorded(recorder_, *memory_, PLIANT_ACTION_GATHER, parameter);
       gather(std::span(&action, 1), ArenaSide::kEnd);
     });
-    note(Visited::Kind::kByHand, parameter);  // what found no room may be asked for again
   }
-  one.by_hand = true;
+  // What found no room may be asked for again.
+  if (!std::exchange(one.by_hand, true)) note(Visited::Kind::kByHand, parameter);
   one.was_let_go = false;
 }
 
@@ -140,6 +140,7 @@ void Runtime::release(uint32_t parameter) {
   if (!std::exchange(held_[parameter].by_hand, false)) {
     throw Error(Status::kFailedPrecondition, fmt::format("{} was not fetched by hand", name(parameter)));
   }
+  note(Visited::Kind::kRelease, parameter);  // passes gather it from now on
   if (coordinator_.is_whole(parameter)) return;
   const RecordedCall recorded(recorder_, *memory_, PLIANT_ACTION_RELEASE, parameter);
   wait(parameter);  // the CPU may write to what is given back, and what is on its way would come after that

@@ -69,12 +69,12 @@ std::vector<Side> in_order(const std::map<Key, Side>& by_key) {
   return sides;
 }
 
-/// Without the modules that it left last of all: an exception on its way may have left them, and no other rank will.
-uint64_t count_before_leaves(const VisitReader& page) {
+/// Without what it gave back last of all: an exception on its way may have done that, and no other rank will.
+uint64_t count_before_given_back(const VisitReader& page) {
   uint64_t count = page.count();
   for (uint64_t looked_at = 0; count > 0 && looked_at < VisitPage::kRing; ++looked_at, --count) {
     const std::optional<Visited> last = page.at(count - 1);
-    if (!last || !is_leave(last->kind)) break;
+    if (!last || !gives_back(last->kind)) break;
   }
   return count;
 }
@@ -134,7 +134,7 @@ std::optional<std::string> how_visits_differ(const std::vector<const VisitReader
   for (size_t rank = 0; rank < pages.size(); ++rank) {
     const VisitReader* const page = pages[rank];
     if (page == nullptr || page->generation() != generation) continue;
-    ranks.push_back({rank, page, all_done ? page->count() : count_before_leaves(*page)});
+    ranks.push_back({rank, page, all_done ? page->count() : count_before_given_back(*page)});
   }
   if (ranks.empty()) return std::nullopt;
   const auto is_less = [](const RankOfPage& a, const RankOfPage& b) { return a.count < b.count; };

@@ -105,7 +105,7 @@ void UnmapPage::operator()(void* mapped) const noexcept {
 }
 
 void VisitPage::begin_group(int64_t generation) {
-  now_ = before_leaves_ = {0, 0x9e3779b97f4a7c15U};
+  now_ = before_given_back_ = {0, 0x9e3779b97f4a7c15U};
   begin_step();
   is_open_ = true;
   if (!mapped_) return;
@@ -117,7 +117,7 @@ void VisitPage::begin_group(int64_t generation) {
 
 void VisitPage::end_group() {
   if (!std::exchange(is_open_, false)) return;
-  now_ = before_leaves_;
+  now_ = before_given_back_;
   if (mapped_) head_of(mapped_.get()).count.store(now_.count, std::memory_order_release);
 }
 
@@ -127,7 +127,7 @@ void VisitPage::add(Visited::Kind kind, uint32_t what) {
   now_.digest = (now_.digest ^ word) * 0xbf58476d1ce4e5b9U;
   now_.digest ^= now_.digest >> 29U;
   const uint64_t place = now_.count++;
-  if (!is_leave(kind)) before_leaves_ = now_;
+  if (!gives_back(kind)) before_given_back_ = now_;
   if (kind == Visited::Kind::kPass || kind == Visited::Kind::kEvaluation) ++passes_;
   if (mapped_) {
     Entry& entry = entry_of(mapped_.get(), place);
@@ -232,6 +232,8 @@ std::string VisitReader::words(const Visited& visit) const {
       return fmt::format("ended its pass after {} visits", visit.number);
     case Visited::Kind::kByHand:
       return fmt::format("moved {} by hand", name(false, visit.what));
+    case Visited::Kind::kRelease:
+      return fmt::format("released {} by hand", name(false, visit.what));
     case Visited::Kind::kWrite:
       return fmt::format("wrote {}", name(false, visit.what));
     case Visited::Kind::kMicroBatch:

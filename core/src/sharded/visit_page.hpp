@@ -45,7 +45,7 @@ class VisitPage {
   /// The ranks of a generation begin to count.
   void begin_group(int64_t generation);
   /// What this rank does from now on, until the next group, is nobody's business: it has given up its pass. What it has
-  /// done until now stays to be seen, but for modules that it left last of all: an exception on its way may have done
+  /// done until now stays to be seen, but for what it gave back last of all: an exception on its way may have done
   /// that.
   void end_group();
   void begin_step() { number_ = passes_ = 0; }
@@ -56,7 +56,7 @@ class VisitPage {
   std::unique_ptr<void, UnmapPage> mapped_;
   bool is_open_ = false;
   VisitCount now_;
-  VisitCount before_leaves_;  ///< that came last
+  VisitCount before_given_back_;  ///< what came last: see gives_back
   uint32_t number_ = 0;
   uint32_t passes_ = 0;
 };

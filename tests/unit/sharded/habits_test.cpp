@@ -109,12 +109,13 @@ TEST_CASE("a rank that changes a module before its first pass decides as those t
 }
 
 /// What a rank counts in two steps; `between` is called before the passes of each.
-VisitCount counted(const Pass& pass, const std::function<void(Runtime&, const Networks&, int step)>& between) {
+VisitCount counted(const Pass& pass, const std::function<void(Runtime&, const Networks&, int step)>& between,
+                   const char* coordinator = "planned") {
   VisitCount made;
   const Accelerator accelerator = test::open_host();
   test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
     Stream program(accelerator, 0);
-    Runtime runtime(config_of("planned"), accelerator, 0, program, stream, {});
+    Runtime runtime(config_of(coordinator), accelerator, 0, program, stream, {});
     const Networks of(runtime, true);
     runtime.enter_group(group);
     runtime.begin_visits(1);
@@ -174,6 +175,36 @@ TEST_CASE(
   CHECK(counted(plain_pass, writes) != plain);
   const auto comes_to_commit = [](Runtime& runtime, const Networks&, int) { runtime.note_commit(); };
   CHECK(counted(plain_pass, comes_to_commit) != plain);
+}
+
+TEST_CASE("what a rank takes or gives back by hand is counted, also where it was whole, and once") {
+  const auto by_hand = [](const std::function<void(Runtime&, const Networks&)>& then) {
+    return counted(plain_pass, [&](Runtime& runtime, const Networks& of, int step) {
+      if (step != 1) return;
+      runtime.fetch(of.trained);
+      runtime.fetch(of.kept);
+      then(runtime, of);
+    });
+  };
+  const VisitCount both = by_hand([](Runtime&, const Networks&) {});
+  const VisitCount again = by_hand([](Runtime& runtime, const Networks& of) { runtime.fetch(of.kept); });
+  const VisitCount one = by_hand([](Runtime& runtime, const Networks& of) { runtime.release(of.trained); });
+  const VisitCount other = by_hand([](Runtime& runtime, const Networks& of) { runtime.release(of.kept); });
+  CHECK(again == both);
+  CHECK(one != both);
+  CHECK(other != both);
+  CHECK(one != other);
+  const auto evaluated = [](bool fetches) {
+    const auto evaluates = [fetches](Runtime& runtime, const Networks& of, int) {
+      runtime.begin_evaluation();
+      runtime.enter(of.policy, Direction::kForward);
+      runtime.leave(of.policy, Direction::kForward);
+      runtime.end_pass();
+      if (fetches) runtime.fetch(of.trained);  // zero3 has kept it
+    };
+    return counted(plain_pass, evaluates, "zero3");
+  };
+  CHECK(evaluated(true) != evaluated(false));
 }
 
 TEST_CASE("with poison what is read after its release is NaN, and no bit of training changes") {

@@ -120,7 +120,8 @@ TEST_CASE("a rank that is behind differs only where all are done") {
 TEST_CASE("passes, evaluations and what is moved by hand are told apart") {
   for (const auto& [other, words] :
        {std::pair{Kind::kEvaluation, "began an evaluation"}, std::pair{Kind::kByHand, "moved up.weights by hand"},
-        std::pair{Kind::kEndPass, "ended its pass after 0 visits"}, std::pair{Kind::kWrite, "wrote up.weights"},
+        std::pair{Kind::kRelease, "released up.weights by hand"}, std::pair{Kind::kWrite, "wrote up.weights"},
+        std::pair{Kind::kEndPass, "ended its pass after 0 visits"},
         std::pair{Kind::kCommit, "reached Step::commit after 0 visits"},
         std::pair{Kind::kEndStep, "ended the step after 0 visits"},
         std::pair{Kind::kModel, "began a pass with modules changed by set_parameters (digest 00000000)"},

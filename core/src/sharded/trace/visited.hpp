@@ -24,11 +24,12 @@ struct Visited {
     kMicroBatch,
     kModel,
     kCommit,
-    kEndStep
+    kEndStep,
+    kRelease
   };
   Kind kind = Kind::kPass;
-  /// Module that is entered or left, parameter that is moved or written by hand, micro-batch that is begun, how many
-  /// more than one a pass is over, or digest of what modules use from here on.
+  /// Module that is entered or left, parameter that is moved, released or written by hand, micro-batch that is begun,
+  /// how many more than one a pass is over, or digest of what modules use from here on.
   uint32_t what = 0;
   uint32_t number = 0;  ///< modules entered since the step began, before this
   uint32_t passes = 0;  ///< begun since then
@@ -51,6 +52,11 @@ constexpr bool is_enter(Visited::Kind kind) {
 }
 constexpr bool is_leave(Visited::Kind kind) {
   return kind > Visited::Kind::kRecompute && kind <= Visited::Kind::kLeaveRecompute;
+}
+
+/// What an exception on its way through a program may do, too: it leaves modules and gives parameters back.
+constexpr bool gives_back(Visited::Kind kind) {
+  return is_leave(kind) || kind == Visited::Kind::kRelease;
 }
 
 /// Ranks for which these are the same have done the same.
