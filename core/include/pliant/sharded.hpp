@@ -187,7 +187,7 @@ class ShardedModel {
 
   /// By hand, outside of passes, in the same order on every rank. prefetch begins to gather; after fetch it is whole,
   /// until release, or until update, which changes it, or the group changes: release does nothing then. Passes in
-  /// between use it as it is. Within a budget it takes of the room of gradients.
+  /// between use it as it is. Within a budget it takes room that a pass may need, which is refused then.
   void prefetch(ParameterId parameter);
   void fetch(ParameterId parameter);
   void release(ParameterId parameter);

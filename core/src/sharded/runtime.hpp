@@ -375,6 +375,8 @@ class Runtime {
   void send(std::span<const uint32_t> parameters, size_t micro_batch, bool lingers = false);
   /// All that gradients on their way take, and what lingers.
   void make_room();
+  /// What is held by hand takes now.
+  [[nodiscard]] uint64_t bytes_by_hand() const;
   /// The program's stream does, and their memory is free for what it does then.
   void wait_for_let_go();
   /// What was sent last lingers where the CPU adds it up.

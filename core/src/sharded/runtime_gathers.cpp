@@ -183,7 +183,23 @@ WholePiece Runtime::take(uint64_t count, DType type, const WholePurpose& what, c
     }
     make_room();
   }
-  return memory_->take(bytes, what, place, on);
+  try {
+    return memory_->take(bytes, what, place, on);
+  } catch (const Error& error) {
+    const uint64_t by_hand = bytes_by_hand();
+    if (error.status() != Status::kResourceExhausted || memory_->budget() == 0 || by_hand == 0) throw;
+    throw error.with_lines(fmt::format(
+        "; what is fetched by hand takes {} bytes of it: release that first, or raise the budget", by_hand));
+  }
+}
+
+uint64_t Runtime::bytes_by_hand() const {
+  uint64_t bytes = 0;
+  for (uint32_t parameter = 0; parameter < held_.size(); ++parameter) {
+    if (!held_[parameter].by_hand) continue;
+    bytes += WholeMemory::taken_by(model.parameter(parameter).elements * bytes_of(compute_));
+  }
+  return bytes;
 }
 
 void Runtime::make_room() {

@@ -225,6 +225,33 @@ TEST_CASE("what is fetched by hand after an evaluation lies in nobody's way, who
   }
 }
 
+TEST_CASE("a pass that finds no room beside what is fetched by hand says how much that takes") {
+  const Accelerator accelerator = test::host();
+  test::run_healthy_ranks(accelerator, 1, [&](int32_t, Communicator& group, Stream& stream) {
+    Stream program(accelerator, 0);
+    Runtime runtime(config_of("planned", "budget = 60416"), accelerator, 0, program, stream, {});
+    const Layers layers(runtime, 0);
+    runtime.enter_group(group);
+    runtime.initialise();
+    const auto evaluate = [&] {
+      runtime.begin_evaluation();
+      for (const uint32_t module : layers.modules) {
+        runtime.enter(module, Direction::kForward);
+        runtime.leave(module, Direction::kForward);
+      }
+      runtime.end_pass();
+    };
+    evaluate();
+    runtime.fetch(layers.parameters[3]);
+    CHECK(says(thrown_by([&] {
+                 evaluate();
+                 evaluate();
+               }),
+               "; what is fetched by hand takes 20224 bytes of it: release that first, or raise the budget"));
+    runtime.leave_group();
+  });
+}
+
 TEST_CASE("parameters that a module is given before the first group are held against the budget, too") {
   const Accelerator accelerator = test::host();
   Stream program(accelerator, 0);
