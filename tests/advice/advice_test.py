@@ -270,7 +270,7 @@ ELSEWHERE = {
     "gives rank {} two of the {} granules": "tests/integration/sharded_test.cpp: a balancer that deals otherwise",
     "or skip such steps with [run] on_nonfinite": "tests/integration/nonfinite_test.cpp",
     " fit a pack. Raise max_tokens": "of rows that are read one by one: tests/unit/sampler",
-    "set strict = true": "of zero3: tests/unit/coordinator/zero3_strict_test.cpp",
+    "set [coordinator.zero3] strict = true": "of zero3: tests/unit/coordinator/zero3_strict_test.cpp",
     "times the base, or set clamp = true": "while a job runs: tests/unit/lr",
     "allocate PLIANT_MEMORY_DEVICE": "needs a GPU: tests/unit/accelerator/cuda_nccl_test.cpp",
     "is not in this build: it was made without the headers of Gloo": "of another build",

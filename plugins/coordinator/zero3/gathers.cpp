@@ -7,16 +7,16 @@
 
 namespace pliant::coordinator::zero3 {
 void Schedule::refuse_second_gather(uint32_t parameter) const {
-  throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
-                     model_->name_of_parameter(parameter) +
-                         " was released before its own wait and is gathered again; set strict = true");
+  throw sdk::Failure(
+      PLIANT_FAILED_PRECONDITION,
+      model_->name_of_parameter(parameter) +
+          " was released before its own wait and is gathered again; set [coordinator.zero3] strict = true");
 }
 
 void Schedule::refuse_empty(uint32_t parameter) const {
-  throw sdk::Failure(
-      PLIANT_INVALID_ARGUMENT,
-      model_->name_of_parameter(parameter) +
-          " has no elements, and version head does not gather an empty parameter alone; set strict = true");
+  throw sdk::Failure(PLIANT_INVALID_ARGUMENT, model_->name_of_parameter(parameter) +
+                                                  " has no elements, and version head does not gather an empty "
+                                                  "parameter alone; set [coordinator.zero3] strict = true");
 }
 
 void Schedule::gather(Numbers parameters, sdk::Actions& actions) {

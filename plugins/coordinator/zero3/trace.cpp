@@ -21,9 +21,10 @@ void Schedule::end_pass(sdk::Actions& actions) {
 
 void Schedule::reset(sdk::Actions& actions) {
   if (!options_.head && !options_.strict && parameters_.registered() > 0) {
-    throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
-                       std::to_string(parameters_.registered()) +
-                           " parameters are still being gathered at the end of a pass; set strict = true");
+    throw sdk::Failure(
+        PLIANT_FAILED_PRECONDITION,
+        std::to_string(parameters_.registered()) +
+            " parameters are still being gathered at the end of a pass; set [coordinator.zero3] strict = true");
   }
   clean_up(actions);
   if (mode_ == Mode::kRecording) {
@@ -111,9 +112,10 @@ void Schedule::release_all_in_model_order(sdk::Actions& actions) {
   }
   for (const uint32_t parameter : parameters) {
     if (parameters_.registered(parameter)) {
-      throw sdk::Failure(PLIANT_FAILED_PRECONDITION,
-                         "parameter " + std::to_string(parameter) +
-                             " is still being gathered when everything is released; set strict = true");
+      throw sdk::Failure(
+          PLIANT_FAILED_PRECONDITION,
+          "parameter " + std::to_string(parameter) +
+              " is still being gathered when everything is released; set [coordinator.zero3] strict = true");
     }
     parameters_.remove_users(parameter);
     release(parameter, actions);

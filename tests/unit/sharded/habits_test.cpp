@@ -392,7 +392,8 @@ TEST_CASE("zero3 that is not strict breaks a rule where a module is entered with
 
 TEST_CASE("zero3 that is not strict gathers no parameter without elements that is alone, and its words name strict") {
   CHECK(says(thrown_in(plain_pass, "", 0),
-             "has no elements, and version head does not gather an empty parameter alone; set strict = true"));
+             "has no elements, and version head does not gather an empty parameter alone; set [coordinator.zero3] "
+             "strict = true"));
   CHECK(thrown_in(plain_pass, "[coordinator.zero3]\nstrict = true", 0) == "nothing was thrown");
 }
 
