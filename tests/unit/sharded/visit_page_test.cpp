@@ -249,6 +249,25 @@ TEST_CASE("what is given up with the modules that a rank left last differs only 
   CHECK_FALSE(ranks.differ().has_value());
 }
 
+TEST_CASE(
+    "what one rank releases by hand differs once it goes on, but not where it did so last: an exception may have") {
+  Ranks ranks(2);
+  ranks.all(Kind::kByHand, 0);
+  ranks.pages[1].add(Kind::kRelease, 0);
+  CHECK_FALSE(ranks.differ().has_value());
+  ranks.pages[0].add(Kind::kPass, 0);
+  CHECK_FALSE(ranks.differ().has_value());
+  const VisitCount released = ranks.pages[1].so_far();
+  ranks.pages[1].add(Kind::kPass, 0);
+  CHECK(ranks.differ().value_or("") == "rank 0 began pass 1 of the step, rank 1 released up.weights by hand");
+  Ranks thrown(2);
+  thrown.all(Kind::kByHand, 0);
+  thrown.pages[1].add(Kind::kRelease, 0);
+  CHECK(thrown.pages[1].so_far() == released);
+  thrown.pages[1].end_group();
+  CHECK(thrown.pages[1].so_far() == thrown.pages[0].so_far());
+}
+
 TEST_CASE("ranks without pages are told apart by what they have counted") {
   Ranks ranks(4);
   ranks.all(Kind::kPass);
