@@ -200,4 +200,21 @@ TEST_CASE("a worker with other plugin files than the job began with is named onc
   CHECK(job.log.find("worker 3 has other plugin files") == std::string::npos);
 }
 
+TEST_CASE("a rank that fails in the first step is held back, also where others have not formed yet as it does") {
+  PlayedJob job(three_workers());
+  for (WorkerId id = 0; id < 3; ++id) job.group.started(id);
+  for (WorkerId id = 0; id < 3; ++id) job.group.received(id, Hello{id});
+  for (WorkerId id = 0; id < 3; ++id) job.group.received(id, ready_with("22"));
+  for (const WorkerId id : job.told<WriteData>()) job.group.received(id, DataWritten{});
+  REQUIRE(job.join().size() == 3);
+  job.group.received(0, Formed{job.generation});
+  job.group.ended(0, ExitStatus{false, 1, "out of ideas"});
+  CHECK(job.spawned == 0);
+  for (const WorkerId id : {1, 2}) job.group.ended(id, ExitStatus{false, 1, "out of ideas"});
+  CHECK(job.spawned == 0);
+  REQUIRE(job.group.job_end().has_value());
+  CHECK(has_failed(*job.group.job_end()));
+  CHECK(job.group.job_end()->reason.find("all workers failed in the first step, so they are not restarted") == 0);
+}
+
 }  // namespace pliant::elastic

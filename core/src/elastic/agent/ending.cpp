@@ -148,7 +148,7 @@ void Group::lost(const Member& member, const std::string& how, std::optional<Wor
   if (stop_signal_ == 0 && !pending_) {
     if (options_.on_loss == "stop") return end(job_failed(how, Origin::kRun, worker), true);
     const bool has_failed = member.ready && worker && worker->exit_code != 0;
-    if (options_.on_loss == "replace" && has_failed && may_hold_back()) {
+    if (options_.on_loss == "replace" && has_failed && may_hold_back(member)) {
       if (held_back_++ == 0) held_back_since_ = time();
     } else if (options_.on_loss == "replace") {
       replace(!member.ready);
@@ -166,9 +166,11 @@ void Group::lost(const Member& member, const std::string& how, std::optional<Wor
   if (was_rank || phase_ == Phase::kStarting) regroup({GroupCause::kLoss, how, worker});
 }
 
-// What all ranks meet in their first step is the program's, and others would meet it, too.
-bool Group::may_hold_back() const {
-  return !has_committed_ && !has_replaced_ && (held_back_ > 0 || (phase_ == Phase::kRunning && ranks_.size() > 1));
+// What all ranks meet in their first step is the program's, and others would meet it, too. A rank that has formed may
+// be in it before the last one has.
+bool Group::may_hold_back(const Member& member) const {
+  const bool is_in_step = phase_ == Phase::kRunning || (phase_ == Phase::kForming && member.stage == Stage::kFormed);
+  return !has_committed_ && !has_replaced_ && (held_back_ > 0 || (is_in_step && ranks_.size() > 1));
 }
 
 void Group::replace_those_held_back() {

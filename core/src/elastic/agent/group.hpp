@@ -322,7 +322,7 @@ class Group {
   bool refuses_for_good(WorkerId worker, const Member& member, Origin origin);
   /// Ranks that fail by themselves before the first commit are replaced once another rank goes on, or takes long to
   /// fail as they did. Where all fail, the job ends.
-  [[nodiscard]] bool may_hold_back() const;
+  [[nodiscard]] bool may_hold_back(const Member& member) const;
   void replace_those_held_back();
   /// Starts a fresh worker for one that was lost, while restarts are left; not at once where workers die one after the
   /// other before they are ready (`too_early`), for what they meet may pass.
