@@ -1,6 +1,7 @@
 """a loader of an elastic job reads ahead, keeps what it has read where rows move, and says which row could not be read."""
 import os
 import pathlib
+import random
 import signal
 import threading
 import types
@@ -41,6 +42,7 @@ class Job:
         self.plan = pliant.plan(config)
         self.batches = pliant.Batches(config, self.plan, [3 + i * 7 % 29 for i in range(400)])
         self.index, self.blocks = 0, lambda index: (range(0, 4), range(4, 6))
+        self.seed, self.config = 7, types.SimpleNamespace(run=types.SimpleNamespace(deterministic=True))
 
     def step(self, index=None):
         index = self.index if index is None else index
@@ -182,6 +184,43 @@ def test_pieces_of_sequences_come_with_their_items(pliant):
     end = batch.offsets[4]
     assert found == [(int(i), (int(first), int(count), bool(last))) for i, first, count, last in
                      zip(batch.ids[:end], batch.first_tokens[:end], batch.token_counts[:end], batch.is_last[:end])]
+
+
+class Drawing:
+    """Adds what Python's generator gives to item i, without one of its own."""
+
+    def __getitem__(self, item):
+        return int(item), random.random()
+
+
+def with_drawn(samples):
+    return [*samples, random.random()]
+
+
+def test_random_numbers_of_samples_and_batches_are_those_of_their_rows(pliant, job):
+    random.seed(1)
+    first = list(loader_of(job, Drawing(), with_drawn).of(job.step()))
+    assert len({drawn for batch in first for _, drawn in batch[:-1]}) == sum(len(batch) - 1 for batch in first)
+    random.seed(2)
+    other = loader_of(job, Drawing(), with_drawn)
+    job.blocks = lambda index: (range(4, 6),)
+    assert list(other.of(job.step())) == first[1:]
+    job.blocks = lambda index: (range(0, 4), range(4, 6))
+    assert list(other.of(job.step())) == first  # rows that were read before among them
+    after = random.random()
+    random.seed(2)
+    assert random.random() == after  # the program's own numbers are those it would draw without the loader
+
+
+@pytest.mark.parametrize("arguments", [(Drawing(),), (Texts(), with_drawn)])
+def test_threads_that_would_draw_from_one_generator_are_refused_in_deterministic_mode(pliant, job, arguments):
+    loader = loader_of(job, *arguments, num_workers=2)
+    for _ in range(2):
+        with pytest.raises(pliant.Error, match="draws random numbers from random, which all threads of a loader share.*num_workers=0") as refused:
+            next(loader.of(job.step()))
+        assert refused.value.exit_code == 2
+    job.config.run.deterministic = False
+    assert len(list(loader_of(job, *arguments, num_workers=2).of(job.step()))) == 2
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """a model of PyTorch is the state of a job: gradients in place, optimizers from their first step, what cannot be kept refused by name."""
 import ctypes
 import json
+import random
 import re
 import sys
 import types
@@ -636,13 +637,18 @@ def test_what_a_forward_draws_depends_on_the_job_the_step_and_the_row_alone(dete
         state.begin(step)
         seen = []
         for _ in rows:
-            seen.append(model(torch.ones(1, 1)))
+            seen.append(model(torch.ones(1, 1)) * random.random() * numpy.random.rand())
             torch.rand(3)  # what one rank draws besides
             state.backward(step, step.pending, seen[-1].sum())
+        commit(state, step)
+        after.add((torch.rand(()).item(), random.random(), numpy.random.rand()))
         return [one.detach().tolist() for one in seen]
+
+    after = set()
 
     alone = drawn(range(4))
     assert alone == drawn(range(2)) + drawn(range(2, 4))
+    assert len(after) == 1  # what ranks draw for an update is alike
     assert len({str(one) for one in alone}) == 4
     assert drawn(range(4), seed=8) != alone and drawn(range(4), index=1) != alone
 

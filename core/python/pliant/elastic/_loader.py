@@ -11,6 +11,7 @@ from pliant import _core
 from pliant._core import Batch
 from pliant._errors import Error, Status
 from pliant._samplers import Item, ItemList
+from pliant.elastic import _random
 
 if TYPE_CHECKING:
     from pliant.elastic._session import ComingStep, Session, Step
@@ -88,8 +89,12 @@ class Loader:
     `dataset[item]` is the sample of `item`, a `pliant.Item`: the number of the sequence, with the row and the piece that it is in. A data set that
     has `__getitems__` is asked for a whole row. `collate` makes a batch of the list of a micro-batch's samples; None: the list is the batch.
     `num_workers`: threads of this process that read ahead, `prefetch` micro-batches each, into the next steps; 0: all is read when it is asked
-    for, by the thread that asks. With workers the data set and `collate` are used on several threads at a time; random numbers that they draw should
-    come from generators of their own, keyed by the item.
+    for, by the thread that asks. With workers the data set and `collate` are used on several threads at a time.
+
+    Random numbers that the data set and `collate` draw from Python's `random`, `numpy.random` and torch without a generator of their own are keyed by the
+    seed of the job, the step and the row where `num_workers` is 0. Threads share these generators and draw in any order: in deterministic mode a
+    data set or `collate` that draws from them is refused with workers, when the first batch is asked for. One that has a generator of its own,
+    keyed by the item, is not.
 
     A sample that was read is kept until its step is committed: where the group changes, only rows that are new to this rank are read. What the
     data set or `collate` raises is raised, as Error with the row and the first cause, when the batch is asked for; not earlier.
@@ -116,6 +121,7 @@ class Loader:
         self._num_workers = num_workers
         self._workers: _Workers | None = None
         self._process = -1  # that has the workers
+        self._is_looked_at = num_workers == 0  # whether threads may read: they must not draw random numbers
         self._rows: dict[tuple[int, int], _Task] = {}  # samples, by step and row
         self._batches: dict[tuple[int, int, range], _Task] = {}  # by step, micro-batch and rows
 
@@ -137,7 +143,7 @@ class Loader:
             self._batches.pop((step.index, number, rows), None)  # a batch may be changed by who gets it; its samples stay
             step._is_example = not step.micro_batches[number]
             try:
-                yield batch.result()
+                yield batch.result() if self._num_workers else _random.apart(batch.result)
             finally:
                 step._is_example = False
 
@@ -165,16 +171,32 @@ class Loader:
         if found is not None:
             return found
         missing = [row for row in rows if (index, row) not in self._rows]
+        tasks = []
         for row, items in zip(missing, _items(batch, missing)):
-            task = _Task(_reading(self._dataset, index, row, items))
-            self._rows[index, row] = task
-            if self._workers is not None:
-                self._workers.give(task)
-        made = _Task(_collating(self._collate, index, rows, [self._rows[index, row] for row in rows]))
+            tasks.append(_Task(_reading(self._dataset, index, row, items, self._key(index, row, b"sample"))))
+            self._rows[index, row] = tasks[-1]
+        made = _Task(_collating(self._collate, index, rows, [self._rows[index, row] for row in rows], self._key(index, rows[0], b"batch")))
         self._batches[index, number, rows] = made
+        if not self._is_looked_at:
+            self._look(made)
         if self._workers is not None:
-            self._workers.give(made)
+            for task in [*tasks, made]:
+                self._workers.give(task)
         return made
+
+    def _key(self, index: int, row: int, what: bytes) -> int | None:
+        """Of the random numbers that are drawn for it, where this thread alone draws."""
+        return None if self._num_workers else _random.key(self._session.seed, index, row, what)
+
+    def _look(self, first: _Task) -> None:
+        """Reads the first batch on this thread, before others read."""
+        drawn = _random.drawn_by(first.run) if self._session.config.run.deterministic else []
+        if drawn:
+            self._rows, self._batches = {}, {}
+            raise Error(f"the data set or collate draws random numbers from {' and '.join(drawn)}, which all threads of a loader share: in deterministic mode "
+                        "pass num_workers=0, and Pliant keys them by step and row, or draw from a generator of its own, keyed by the item",
+                        Status.FAILED_PRECONDITION, 2)
+        self._is_looked_at = True
 
     def _forget(self, index: int) -> None:
         """Steps before this one are committed, or as good as: what comes after it may still be wanted. What failed is tried again."""
@@ -197,8 +219,9 @@ def _items(batch: Batch, rows: list[int]) -> list[ItemList]:
     return dealt
 
 
-def _reading(dataset: Any, index: int, row: int, items: ItemList) -> Callable[[], list[Any]]:
+def _reading(dataset: Any, index: int, row: int, items: ItemList, key: int | None) -> Callable[[], list[Any]]:
     def read() -> list[Any]:
+        _random.seed_all(key)
         ask = getattr(dataset, "__getitems__", None)
         item: Any = None
         try:
@@ -215,9 +238,10 @@ def _reading(dataset: Any, index: int, row: int, items: ItemList) -> Callable[[]
     return read
 
 
-def _collating(collate: Callable[[list[Any]], Any] | None, index: int, rows: range, tasks: list[_Task]) -> Callable[[], Any]:
+def _collating(collate: Callable[[list[Any]], Any] | None, index: int, rows: range, tasks: list[_Task], key: int | None) -> Callable[[], Any]:
     def make() -> Any:
         samples = [sample for task in tasks for sample in task.result()]
+        _random.seed_all(key)
         if collate is None:
             return samples
         try:

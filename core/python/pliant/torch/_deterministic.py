@@ -1,9 +1,7 @@
 """What deterministic mode needs of torch: one thread, random numbers of each granule's own, and no code that depends on more."""
 from __future__ import annotations
 
-import hashlib
 import os
-import struct
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,16 +9,21 @@ from typing import Any
 import torch
 
 from pliant._errors import Error, Status
+from pliant.elastic import _random
 
 
 def seed_generators(seed: int, step: int, row: int) -> None:
-    """Random numbers of the micro-batch that begins with `row` of `step`: torch's generators, of the CPU and of CUDA where it is in use. They
-    depend on nothing else, so that what a forward draws is the same on whichever rank it runs."""
-    key = hashlib.blake2b(struct.pack("<QQQ", seed & (2**64 - 1), step, row), digest_size=8).digest()
-    (number,) = struct.unpack("<Q", key)
-    torch.default_generator.manual_seed(number)
+    """Random numbers of the micro-batch that begins with `row` of `step`: torch's generators, of the CPU and of CUDA where it is in use, Python's and
+    numpy's. They depend on nothing else, so that what a forward draws is the same on whichever rank it runs."""
+    number = _random.key(seed, step, row)
+    _random.seed_all(number)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(number)
+
+
+def seed_update(seed: int, step: int) -> None:
+    """Random numbers of the update of `step`, the same on all ranks."""
+    seed_generators(seed, step, 2**64 - 1)
 
 
 def require_loss(loss_sum: Any, *, deterministic: bool) -> None:

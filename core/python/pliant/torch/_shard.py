@@ -211,6 +211,7 @@ class ShardedState:
         self._gradient_scale = 1.0
         if self._update is not None:
             self._update.moments = moments
+        _deterministic.seed_update(self._seed, step.index)
 
     # What a program asks for.
 

@@ -199,6 +199,7 @@ class State:
         moments = self._rates.set(step)
         if self.optimizer is not None:
             _scale_moments(self.optimizer, moments, self._warned)
+        _deterministic.seed_update(self._seed, step.index)
 
     def clip_grad_norm_(self, max_norm: float) -> float:
         """Scales the mean gradient of the step that was committed, where its norm is above `max_norm`, and gives the norm it had: of all parameters, in
