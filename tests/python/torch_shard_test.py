@@ -590,6 +590,9 @@ def test_what_is_saved_beside_the_shards_is_loaded_and_another_programs_is_refus
         make(torch.optim.SGD)[2].load(blob)
     with pytest.raises(pliant.Error, match="other buffers"):
         make(rows=4)[2].load(blob)
+    model.register_buffer("later", torch.ones(3), persistent=False)  # a cache that a forward has made
+    assert again.save() == blob
+    again.load(blob)
     with pytest.raises(pliant.Error, match="damaged|none of pliant.torch"):
         again.load(blob[:-1])
     with pytest.raises(pliant.Error, match="none of pliant.torch"):

@@ -688,6 +688,25 @@ def test_a_buffer_that_a_forward_changes_is_refused_by_name(layer, shape, determ
     assert loss.requires_grad
 
 
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_buffer_that_the_first_forward_adds_is_refused_by_name_unless_it_is_not_kept(persistent):
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            if not hasattr(self, "scale"):
+                self.register_buffer("scale", x.detach().std(), persistent=persistent)
+            return super().forward(x / self.scale)
+
+    model = model_of(1, Scaled(4, 3), nn.Tanh())
+    state = pliant.torch.state(model)
+    before = [name for name, *_ in state.arrays()]
+    if persistent:
+        with pytest.raises(pliant.Error, match=r"the forward adds buffer 0\.scale of Scaled.*persistent=False"):
+            take_step(state, lambda row: model(torch.randn(2, 4)).sum())
+    else:
+        take_step(state, lambda row: model(torch.randn(2, 4)).sum())
+        assert [name for name, *_ in state.arrays()] == before
+
+
 def test_deterministic_mode_on_cuda_says_all_that_torch_must_be_told(monkeypatch):
     require = pliant.torch._deterministic.require_deterministic_algorithms
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)

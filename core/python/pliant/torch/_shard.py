@@ -144,7 +144,7 @@ class ShardedState:
         if self._update is not None:
             kept["numbers"] = [{key: _number(value) for key, value in numbers.items()} for numbers in self._update.numbers]
         self._rates.save(kept)
-        kept["buffers"] = described(self.model)
+        kept["buffers"] = described(self._buffers.named())
         text = json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
         return struct.pack("<Q", len(text)) + text + self._bytes_of_buffers()
 
@@ -160,7 +160,7 @@ class ShardedState:
             self._update.numbers = [{key: _optimizers.like(copy_of(value), there[key]) for key, value in here.items()}
                                     for here, there in zip(self._update.numbers, numbers)]
         self._rates.load(kept)
-        load_buffers(self.model, kept, buffers)
+        load_buffers(self._buffers.named(), kept, buffers)
 
     def before_next(self) -> None:
         if self._owes_update:
@@ -358,7 +358,7 @@ class ShardedState:
         self._firsts.write(slot.name, over(address, count, torch.float32, slot.shape))
 
     def _bytes_of_buffers(self) -> bytes:
-        buffers = [buffer for _, buffer in self.model.named_buffers()]
+        buffers = [buffer for _, buffer in self._buffers.named()]
         versions = [number for buffer in buffers for number in (buffer.data_ptr(), buffer._version)]
         if self._buffer_bytes is None or self._buffer_bytes[0] != versions:
             self._buffer_bytes = versions, b"".join(bytes_of(buffer) for buffer in buffers)

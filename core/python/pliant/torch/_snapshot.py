@@ -58,7 +58,7 @@ def load_snapshot(
                 tensor.copy_(there)
     if was_sharded:
         rest, buffers = parts_of_blob(rest)
-        load_buffers(model, rest, buffers)
+        load_buffers(list(model.named_buffers()), rest, buffers)
         if optimizer is not None:
             numbers = zip(optimizer.param_groups, rest.get("numbers", ()))
             rest["numbers"] = {state._names[id(one)]: found for group, found in numbers for one in group["params"]}

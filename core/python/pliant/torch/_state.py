@@ -235,7 +235,7 @@ class State:
             seen = set()
             for prefix, module in self.model.named_modules():
                 for key, tensor in getattr(module, kind).items():
-                    if tensor is not None and id(tensor) not in seen:
+                    if tensor is not None and id(tensor) not in seen and (kind == "_parameters" or self._buffers.has(module, key)):
                         seen.add(id(tensor))
                         found.append((f"model.{_array_name(_joined(prefix, key))}", getattr(module, kind), key, tensor))
         if self.optimizer is not None:
