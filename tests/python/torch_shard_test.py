@@ -89,6 +89,18 @@ def test_what_is_whole_may_be_bf16_and_gradients_are_added_in_the_type_that_the_
     assert core.weights[0].dtype == torch.float32 and not torch.equal(core.weights[0], core.weights[0].bfloat16().float())
 
 
+@pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
+def test_a_model_of_a_type_that_is_not_kept_is_logged(monkeypatch, caplog, compute_dtype):
+    monkeypatch.setattr(sharded_core.ShardedModel, "compute_dtype", compute_dtype)
+    sharded(made())
+    assert caplog.messages == []
+    model = made().bfloat16()
+    sharded(model)
+    assert {str(one.dtype) for one in model.parameters()} == {f"torch.{compute_dtype}"}
+    said = [] if compute_dtype == "bfloat16" else ["parameters of bfloat16 are kept in float32 and computed with in float32"]
+    assert [one.partition(" once")[0] for one in caplog.messages] == said
+
+
 class Twice(nn.Module):
     """A segment of two units is recomputed as one, and one unit is used twice."""
 

@@ -707,6 +707,21 @@ def test_a_buffer_that_the_first_forward_adds_is_refused_by_name_unless_it_is_no
         assert [name for name, *_ in state.arrays()] == before
 
 
+def test_an_update_that_is_left_out_is_logged_once_for_gradients_are_not_added_up_over_steps(caplog):
+    for kind in (torch.optim.SGD, torch.optim.AdamW):
+        model = model_of()
+        optimizer = kind(model.parameters(), lr=0.1)
+        state = pliant.torch.state(model, optimizer)
+        for index in range(6):
+            caplog.clear()
+            take_step(state, lambda row: model(torch.ones(1, 4)).sum(), index=index)
+            if index % 2 == 0:
+                optimizer.step()
+            assert len(caplog.messages) == (index == 2)
+            if index == 2:
+                assert "step 1 was committed" in caplog.text and "max_train_batch_size" in caplog.text
+
+
 def test_deterministic_mode_on_cuda_says_all_that_torch_must_be_told(monkeypatch):
     require = pliant.torch._deterministic.require_deterministic_algorithms
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)

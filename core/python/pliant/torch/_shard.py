@@ -94,6 +94,7 @@ class ShardedState:
         _leave_meta(model, found, optimizer)
         with_root = _chosen_parameters(model, external)
         dtype, reduce = (getattr(torch, one) for one in (self.sharded.compute_dtype, self.sharded.reduce_dtype))
+        _warn_of_types(found, dtype)
         self._firsts.keep(found)
         _slots.reserve(max((one.numel() for one in found.values()), default=1) * 4)
         self._slots = [Slot(name, parameter, dtype, reduce) for name, parameter in found.items()]
@@ -470,6 +471,16 @@ def _require_model(model: Any) -> None:
     for name, tensor in _tensors_of(model):
         if tensor.is_meta and not isinstance(tensor, torch.nn.Parameter):
             raise Error(f"buffer {name} is on the device meta and is no parameter: make it with its values, on the CPU")
+
+
+def _warn_of_types(found: Mapping[str, torch.nn.Parameter], dtype: torch.dtype) -> None:
+    others = sorted({str(one.dtype).replace("torch.", "") for one in found.values()} - {str(dtype).replace("torch.", ""), "float32"})
+    if others:
+        from pliant import _log  # late: logging takes long to import
+
+        text = (f"parameters of {' and '.join(others)} are kept in float32 and computed with in {str(dtype).replace('torch.', '')} once they are cut over the ranks; "
+                "[coordinator] compute_dtype = \"bf16\" computes in bfloat16")
+        _log.deliver(2, "pliant.torch", text)
 
 
 def _leave_meta(model: torch.nn.Module, found: dict[str, torch.nn.Parameter], optimizer: Any) -> None:

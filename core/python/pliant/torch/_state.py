@@ -82,6 +82,7 @@ class State:
         self._entries: dict[Any, dict[str, Any]] = {}  # the optimizer's state, as it was when the session asked for the arrays
         self._mean: Any = None  # gradient of the last committed step
         self._warned: set[str] = set()
+        self._awaits_update: tuple[int, torch.Tensor, int] | None = None  # number of the committed step, what the optimizer has to update, and its version
         self._is_deterministic = False
         self._bucket = 0  # elements that are worth handing in before backward has ended; 0: none are
         self._early: EarlyPieces | None = None
@@ -159,6 +160,7 @@ class State:
 
     def begin(self, step: Any) -> None:
         """A step is handed out, maybe again."""
+        self._look_for_update()
         self._settle()
         self._require_same_parameters()
         if self._bucket and self._early is None and step.world_size > 1:
@@ -199,6 +201,7 @@ class State:
         moments = self._rates.set(step)
         if self.optimizer is not None:
             _scale_moments(self.optimizer, moments, self._warned)
+        self._await_update(step.index)
         _deterministic.seed_update(self._seed, step.index)
 
     def clip_grad_norm_(self, max_norm: float) -> float:
@@ -223,6 +226,25 @@ class State:
         self._gradients.zero()
         self._buffers.watch(copies=self._is_new)
         _deterministic.seed_generators(self._seed, step.index, rows[0])
+
+    def _await_update(self, index: int) -> None:
+        """Of an optimizer of torch, which updates each parameter that has a gradient in place, where it is counted: not by fused code."""
+        if "update" in self._warned or self.optimizer is None or type(self.optimizer).__module__.partition(".")[0] != "torch":
+            return
+        groups = [group for group in self.optimizer.param_groups if not group.get("fused")]
+        found = next((one for group in groups for one in group["params"] if one.grad is not None), None)
+        self._awaits_update = None if found is None else (index, found, found._version)
+
+    def _look_for_update(self) -> None:
+        """A program that steps every few steps only, to add gradients up, would lose the others."""
+        awaited, self._awaits_update = self._awaits_update, None
+        if awaited is None or awaited[1]._version != awaited[2]:
+            return
+        self._warned.add("update")
+        from pliant import _log  # late: logging takes long to import
+
+        _log.deliver(2, "pliant.torch", f"step {awaited[0]} was committed, and the optimizer has updated nothing: its gradient is lost, for no step adds to that of another. "
+                     "Call optimizer.step() after each commit() that returned a value; more sequences a step are max_train_batch_size in [elasticity]")
 
     def _settle(self) -> None:
         self._rates.settle()
