@@ -722,6 +722,18 @@ def test_an_update_that_is_left_out_is_logged_once_for_gradients_are_not_added_u
                 assert "step 1 was committed" in caplog.text and "max_train_batch_size" in caplog.text
 
 
+def test_parameters_that_the_optimizer_does_not_have_are_logged(caplog):
+    model = model_of()
+    pliant.torch.state(model)
+    pliant.torch.state(model, torch.optim.Adam(model.parameters()))
+    assert caplog.messages == []
+    pliant.torch.state(model, torch.optim.Adam(model[0].parameters()))
+    assert len(caplog.messages) == 1 and "2.weight, 2.bias need a gradient and are in no group of the optimizer" in caplog.text
+    model[2].requires_grad_(False)
+    pliant.torch.state(model, torch.optim.Adam(model[0].parameters()))
+    assert len(caplog.messages) == 1
+
+
 def test_deterministic_mode_on_cuda_says_all_that_torch_must_be_told(monkeypatch):
     require = pliant.torch._deterministic.require_deterministic_algorithms
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)

@@ -8,6 +8,8 @@ import torch
 
 from pliant._errors import Error, Status
 
+_SHOWN = 3  # names in a message
+
 Entries = dict[str, Any]  # state of one parameter, by the optimizer's own keys
 Initialise = Callable[[torch.nn.Parameter, dict[str, Any]], Mapping[str, Any]]
 
@@ -117,6 +119,19 @@ def check_groups(optimizer: Any, names: Mapping[int, str]) -> None:
         for key, value in group.items():
             if key not in ("params", "param_names"):
                 plain(value, f"{key!r} of group {number} of the optimizer")
+
+
+def warn_of_others(optimizer: Any, parameters: Mapping[str, torch.nn.Parameter]) -> None:
+    """Logs what is trained by another optimizer, or by none."""
+    own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    names = [name for name, parameter in parameters.items() if parameter.requires_grad and id(parameter) not in own]
+    if not names:
+        return
+    from pliant import _log  # late: logging takes long to import
+
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    _log.deliver(2, "pliant.torch", f"{shown} need a gradient and are in no group of the optimizer: freeze what is not trained; what another optimizer keeps is "
+                 "no part of the job's state, and workers that join or resume lack it: give one optimizer with all groups")
 
 
 def plain(value: Any, what: str) -> Any:

@@ -87,6 +87,7 @@ class ShardedState:
         chosen = choose(model, units)
         if optimizer is not None:
             _optimizers.check_groups(optimizer, {id(parameter): name for name, parameter in found.items()})
+            _optimizers.warn_of_others(optimizer, found)
         self._update = None if optimizer is None else ShardOptimizer(optimizer, {id(one) for one in found.values() if one.requires_grad})
         self._firsts = _FirstValues(model, found, initialise, self._seed)  # which the parameters still have
         _chosen_parameters(model, external)

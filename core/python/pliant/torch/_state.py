@@ -78,6 +78,8 @@ class State:
         self._buffers = Buffers(model)
         if optimizer is not None:
             _optimizers.check_groups(optimizer, self._names)
+            if trains:
+                _optimizers.warn_of_others(optimizer, self._parameters)
             _optimizers.make_state(optimizer, trained, initialise)
         self._entries: dict[Any, dict[str, Any]] = {}  # the optimizer's state, as it was when the session asked for the arrays
         self._mean: Any = None  # gradient of the last committed step
