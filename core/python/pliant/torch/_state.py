@@ -246,7 +246,7 @@ class State:
         from pliant import _log  # late: logging takes long to import
 
         _log.deliver(2, "pliant.torch", f"step {awaited[0]} was committed, and the optimizer has updated nothing: its gradient is lost, for no step adds to that of another. "
-                     "Call optimizer.step() after each commit() that returned a value; more sequences a step are max_train_batch_size in [elasticity]")
+                     "Call optimizer.step() after each commit() that returned a value; for more sequences a step raise max_train_batch_size of the elasticity policy")
 
     def _settle(self) -> None:
         self._rates.settle()
