@@ -166,7 +166,8 @@ def test_so_it_is_with_the_functions_of_deepspeed(name):
 
 # What takes something in a job alone: elastic_session_test.py tries it there.
 IN_JOBS = {"Session.attach", "Session.attach_at", "Session.busy", "Session.evaluated", "Session.end_after_step", "Session.on_snapshot",
-           "Session.start", "Session.coming", "Step.scaling", "Step.add", "Step.add_piece", "Step.metric", "Busy.__exit__"}
+           "Session.start", "Session.coming", "Step.scaling", "Step.add", "Step.add_piece", "Step.backward", "Step.metric",
+           "Busy.__exit__"}
 # What needs a run with a snapshot: snapshot_export_test.py.
 IN_JOBS |= {"export_snapshot"}
 # Only pliant.torch calls them.

@@ -201,9 +201,9 @@ Integers costs_from(const AnyArray& given, const char* name) {
   });
 }
 
-IntArray array_of(std::vector<int64_t> values) {
+nb::object array_of(std::vector<int64_t> values) {
   auto* const kept = new std::vector<int64_t>(std::move(values));
-  return IntArray(kept->data(), {kept->size()}, owner_of(kept));
+  return view_of(std::span<const int64_t>(*kept), owner_of(kept));
 }
 
 }  // namespace pliant::python

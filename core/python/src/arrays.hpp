@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "nanobind.hpp"
+#include "numpy.hpp"
 #include "pliant/batches.hpp"
 #include "pliant/lengths.hpp"
 #include "process.hpp"
@@ -17,8 +17,6 @@ namespace pliant::python {
 
 /// One-dimensional, of integers, whoever made it: a buffer, an array by DLPack, or a sequence of int.
 using AnyArray = nb::object;
-
-using IntArray = nb::ndarray<nb::numpy, const int64_t, nb::ndim<1>>;
 
 /// For messages: what `object` is, and the elements that it has, such as "float32".
 std::string name_of_type(nb::handle object);
@@ -34,16 +32,8 @@ std::vector<int64_t> integers_from(const AnyArray& array, const char* name);
 /// Costs, of integers or of floats, as whole numbers. Throws as above, and what whole_costs throws.
 Integers costs_from(const AnyArray& array, const char* name);
 
-/// A view of `values`, which `owner` keeps.
-inline IntArray view_of(std::span<const int64_t> values, nb::handle owner) {
-  return IntArray(values.data(), {values.size()}, owner);
-}
-/// The same numbers: none is 2^63 or more.
-inline IntArray view_of(std::span<const uint64_t> values, nb::handle owner) {
-  return IntArray(reinterpret_cast<const int64_t*>(values.data()), {values.size()}, owner);
-}
 /// An array that owns its values.
-IntArray array_of(std::vector<int64_t> values);
+nb::object array_of(std::vector<int64_t> values);
 
 /// The owner of an array of Python that shows `*kept`, which it frees: where that is large, without the lock of the
 /// interpreter.

@@ -60,7 +60,7 @@ PyBatch next_or_stop(PyBatches& self) {
   return lend(self, std::move(*next));
 }
 
-IntArray ids_of(nb::handle self, nb::handle rows) {
+nb::object ids_of(nb::handle self, nb::handle rows) {
   const Batch& batch = nb::cast<const PyBatch&>(self).batch;
   const RowRange range = row_range_from(rows, "rows");
   if (range.first < 0 || range.count > batch.size.rows - range.first) {
@@ -71,7 +71,7 @@ IntArray ids_of(nb::handle self, nb::handle rows) {
   return view_of(batch.ids_of(range), self);
 }
 
-IntArray row_of(nb::handle self, int64_t row) {
+nb::object row_of(nb::handle self, int64_t row) {
   const Batch& batch = nb::cast<const PyBatch&>(self).batch;
   const int64_t rows = batch.size.rows;
   const int64_t place = row < 0 ? row + rows : row;

@@ -18,6 +18,16 @@
 
 namespace pliant::python {
 
+/// A new object with `value`: of the class of `Value`, or of `type`, a class in Python over it that has methods of its
+/// own and no members which need a constructor. nb::cast does the first of it in twice the code.
+template <class Value>
+nb::object instance_of(Value value, nb::handle type = {}) {
+  nb::object made = nb::inst_alloc(type.is_valid() ? type : nb::type<Value>());
+  new (nb::inst_ptr<Value>(made)) Value(std::move(value));
+  nb::inst_mark_ready(made);
+  return made;
+}
+
 /// What an object of Python holds and may share with others. The last one frees it without the lock of the interpreter,
 /// for that may take long: of a large data set its memory, of a config its plugins, which are closed. It goes with that
 /// lock, as objects of Python do.

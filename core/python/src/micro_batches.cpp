@@ -29,7 +29,7 @@ RowMap row_map_of(const std::string& word) {
 }
 
 template <class Value>
-IntArray member_of(nb::handle self, std::vector<Value> MicroBatch::*member) {
+nb::object member_of(nb::handle self, std::vector<Value> MicroBatch::*member) {
   return view_of(std::span(nb::cast<const MicroBatch&>(self).*member), self);
 }
 

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <string>
@@ -120,7 +121,16 @@ void PySession::end() {
 }
 
 std::vector<PyObject*> PySession::held() const {
-  std::vector<PyObject*> all{before_.ptr(), after_.ptr(), step_type_.ptr(), coming_type_.ptr()};
+  std::vector<PyObject*> all{before_.ptr(),
+                             after_.ptr(),
+                             step_type_.ptr(),
+                             coming_type_.ptr(),
+                             hooks_.before_next.ptr(),
+                             hooks_.begin.ptr(),
+                             hooks_.backward.ptr(),
+                             hooks_.finish.ptr(),
+                             hooks_.before_commit.ptr(),
+                             hooks_.committed.ptr()};
   if (state_) {
     for (PyObject* const one : state_->held()) all.push_back(one);
   }
@@ -131,6 +141,7 @@ void PySession::clear() {
   end();
   before_.reset();
   after_.reset();
+  hooks_ = {};
 }
 
 void PySession::require_here() const {
@@ -174,6 +185,13 @@ void PySession::renew_arrays() {
 
 bool PySession::next() {
   require_here();
+  if (undone_) {
+    throw Error(Status::kFailedPrecondition,
+                "step " + std::to_string(*undone_) +
+                    " is final, but its update was not made: an exception came between. This worker does not hold the "
+                    "state of the job any more; end the process, another one takes its place");
+  }
+  if (StepHooks::is_there(hooks_.before_next)) hooks_.before_next();
   if (!state_) throw Error(Status::kFailedPrecondition, "call Session.start before Session.next");
   if (is_broken_off_) {
     throw Error(Status::kFailedPrecondition,
@@ -195,11 +213,24 @@ bool PySession::next() {
   return true;
 }
 
+nb::object PySession::ranges_of(const std::vector<RowRange>& micro_batches) {
+  const auto are_same = [](const RowRange& one, const RowRange& other) {
+    return one.first == other.first && one.count == other.count;
+  };
+  if (ranges_.is_valid() && std::ranges::equal(micro_batches, ranged_, are_same)) return ranges_;
+  const nb::object range = nb::borrow(reinterpret_cast<PyObject*>(&PyRange_Type));
+  nb::list made;
+  for (const RowRange& rows : micro_batches) made.append(range(rows.first, rows.first + rows.count));
+  ranges_ = nb::tuple(made);
+  ranged_ = micro_batches;
+  return ranges_;
+}
+
 nb::object PySession::kept_batch(int64_t index, const Batch& batch) {
   nb::object& kept = batches_[index];
   // A step that comes after another history is of other rows only where the sampler broke its word.
   if (!kept.is_valid() || nb::cast<const PyBatch&>(kept).batch.digest != batch.digest)
-    kept = nb::cast(PyBatch{batch, dataset_});
+    kept = instance_of(PyBatch{batch, dataset_});
   return kept;
 }
 

@@ -34,6 +34,7 @@ class PyState final : public TrainingState {
 
   /// Asks for the arrays again. Throws kFailedPrecondition, and keeps the old ones, where they are others.
   void renew_arrays();
+  [[nodiscard]] nb::object program() const { return program_; }
   /// What the collector of garbage is to know of; NULL stands for none.
   [[nodiscard]] std::array<PyObject*, 3> held() const { return {program_.ptr(), save_.ptr(), load_.ptr()}; }
 
@@ -45,6 +46,19 @@ class PyState final : public TrainingState {
   uint64_t gradient_size_;
   std::string gradient_layout_;
   NamedArrays named_;
+};
+
+/// What the state of a program does in a step, as `pliant.elastic.TrainingState` names it; no object, or None, where it
+/// has no such method.
+struct StepHooks {
+  nb::object before_next;
+  nb::object begin;
+  nb::object backward;
+  nb::object finish;  ///< within an attempt
+  nb::object before_commit;
+  nb::object committed;
+
+  static bool is_there(const nb::object& hook) { return hook.is_valid() && !hook.is_none(); }
 };
 
 /// The session. Used by the thread that attached, in the process that did; at its end in another process it is left
@@ -110,8 +124,16 @@ class PySession : public Serial {
   }
   [[nodiscard]] nb::handle step_type() const { return step_type_; }
   [[nodiscard]] nb::handle coming_type() const { return coming_type_; }
+  void use(StepHooks hooks) { hooks_ = std::move(hooks); }
+  [[nodiscard]] const StepHooks& hooks() const { return hooks_; }
+  /// What start() was given.
+  [[nodiscard]] nb::object program() const { return state_ ? state_->program() : nb::none(); }
   /// False at the end of the job.
   bool next();
+  /// Step `index` is final, and an exception kept its update from being made: there are no more steps.
+  void leave_undone(int64_t index) { undone_ = index; }
+  /// `micro_batches` as a tuple of ranges: the same one as last time where they are the same.
+  nb::object ranges_of(const std::vector<RowRange>& micro_batches);
   void on_snapshot(nb::object before, nb::object after);
   /// The batch of the step in hand, and of the one that is `ahead` of it: the same object each time.
   nb::object batch_in_hand();
@@ -144,9 +166,13 @@ class PySession : public Serial {
   std::shared_ptr<const PyDataset> dataset_;
   int64_t epoch_ = -1;          // of the last step
   bool is_broken_off_ = false;  // a `next` was: what the agent waits for was not sent
+  std::optional<int64_t> undone_;
+  StepHooks hooks_;
   Step* step_ = nullptr;
   uint64_t serial_ = 0;                    // of the step in hand: rises with each
   std::map<int64_t, nb::object> batches_;  // by step: that in hand, and those to come
+  std::vector<RowRange> ranged_;           // of what ranges_ was made
+  nb::object ranges_;
   std::vector<PieceOfGradient> read_later_;
 };
 

@@ -13,13 +13,6 @@ namespace {
 
 constexpr uint64_t kMostWithLock = uint64_t{1} << 14U;  // elements, which are read in a few microseconds
 
-nb::object ranges_of(const std::vector<RowRange>& micro_batches) {
-  const nb::object range = nb::borrow(reinterpret_cast<PyObject*>(&PyRange_Type));
-  nb::list made;
-  for (const RowRange& rows : micro_batches) made.append(range(rows.first, rows.first + rows.count));
-  return nb::tuple(made);
-}
-
 template <class To>
 void give(To& to, void (To::*by_weight)(std::string_view, double, double),
           void (To::*by_rule)(std::string_view, double, MetricRule), const std::string& name, double value,
@@ -49,6 +42,7 @@ struct PyStep {
   bool is_voted = false;      ///< commit was called
   bool is_attempted = false;  ///< an attempt is under way
   bool is_lost = false;       ///< its passes were given up
+  bool is_example = false;    ///< the loader has handed out rows that count nothing
   bool is_final = false;
 
   /// The step of core. Throws kFailedPrecondition where it is over.
@@ -66,7 +60,7 @@ struct PyStep {
                 "Step.commit was called for step " + std::to_string(index) + ": ask Session.next for what comes now");
   }
   nb::object rows_of_micros() {
-    if (!ranges.is_valid()) ranges = ranges_of(micros);
+    if (!ranges.is_valid()) ranges = session->ranges_of(micros);
     return ranges;
   }
   [[nodiscard]] RowRange rows_from(nb::handle rows) const {
@@ -87,16 +81,24 @@ auto lend_lock(bool takes_long, Work&& work) {
 void add(PyStep& self, nb::handle rows, double loss_sum, nb::handle gradient) {
   Step& step = self.open();
   const RowRange own = self.rows_from(rows);
+  const auto require_whole = [&](uint64_t count) {
+    const uint64_t size = self.session->gradient_size();
+    if (count == size) return;
+    throw wrong("the gradient has " + std::to_string(count) + " elements, but gradient_size of the state is " +
+                std::to_string(size) + "; give all of it, or pieces by Step.add_piece");
+  };
   if (gradient.is_none()) {
     const Turn turn(*self.session, PySession::kName);
     step.add(own, loss_sum);
+  } else if (const auto floats = floats_of(gradient)) {
+    require_whole(floats->size());
+    const nb::object kept = nb::borrow(gradient);  // numpy resizes no array that others hold
+    const Turn turn(*self.session, PySession::kName);
+    lend_lock(floats->size() > kMostWithLock, [&] { step.add(own, loss_sum, *floats); });
   } else {
     PieceOfGradient piece = piece_from(gradient, 0, nb::none(), nb::none(), "gradient");
     const GradientPiece& whole = piece.piece;
-    if (const uint64_t size = self.session->gradient_size(); whole.count != size) {
-      throw wrong("the gradient has " + std::to_string(whole.count) + " elements, but gradient_size of the state is " +
-                  std::to_string(size) + "; give all of it, or pieces by Step.add_piece");
-    }
+    require_whole(whole.count);
     const Turn turn(*self.session, PySession::kName);
     lend_lock(whole.count > kMostWithLock, [&] {
       // Of a device, or of 16 bits, it is a piece that must be all.
@@ -133,7 +135,6 @@ struct PyCommitted {
   }
 };
 
-using FloatArray = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 using DeviceArray = nb::ndarray<nb::array_api, float, nb::ndim<1>>;
 
 /// The mean is the program's until the next step: nothing reads it meanwhile.
@@ -144,7 +145,7 @@ float* writable(std::span<const float> gradient) {
 nb::object gradient_of(const PyCommitted& self) {
   const Committed& committed = self.valid();
   const auto gradient = without_gil([&] { return committed.gradient(); });
-  return nb::cast(FloatArray(writable(gradient), {gradient.size()}, self.owner));
+  return view_of(std::span(writable(gradient), gradient.size()), self.owner);
 }
 
 nb::object device_gradient_of(const PyCommitted& self) {
@@ -166,7 +167,47 @@ nb::object vote(PyStep& self) {
   self.session->drop_pieces();
   if (!committed) return nb::none();
   self.is_final = true;
-  return nb::cast(PyCommitted{self.owner, self.session, self.serial, *committed});
+  return instance_of(PyCommitted{self.owner, self.session, self.serial, *committed});
+}
+
+nb::object pending(PyStep& self) {
+  if (self.added >= self.micros.size()) return nb::none();
+  return nb::tuple(self.rows_of_micros())[self.added];
+}
+
+void backward(nb::handle self, nb::handle loss_sum) {
+  auto& step = nb::cast<PyStep&>(self);
+  const nb::object& hook = step.session->hooks().backward;
+  if (!StepHooks::is_there(hook)) {
+    throw Error(Status::kUnimplemented, "this state has no method `backward`: call Step.add with the gradient");
+  }
+  const nb::object rows = pending(step);
+  if (rows.is_none()) {
+    throw Error(Status::kFailedPrecondition, "all micro-batches of this rank were added already: call Step.commit");
+  }
+  hook(self, rows, loss_sum);
+}
+
+nb::object commit(nb::handle self) {
+  auto& step = nb::cast<PyStep&>(self);
+  if (step.is_lost) return nb::none();
+  PySession& session = *step.session;
+  const StepHooks& hooks = session.hooks();
+  if (StepHooks::is_there(hooks.finish) && step.added < step.micros.size()) {
+    hooks.finish(self);
+    if (step.is_lost) return nb::none();
+  }
+  if (StepHooks::is_there(hooks.before_commit)) hooks.before_commit(self);
+  const bool was_final = step.is_final;
+  try {
+    nb::object committed = vote(step);
+    if (!committed.is_none() && StepHooks::is_there(hooks.committed)) hooks.committed(self, committed);
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();  // what a handler raises after the return comes out there
+    return committed;
+  } catch (...) {
+    if (step.is_final && !was_final) session.leave_undone(step.index);
+    throw;
+  }
 }
 
 /// Passes of a sharded model begin: what a `with` block of the program throws is that of one attempt.
@@ -200,36 +241,42 @@ void require_class_over(nb::handle type) {
     raise(PyExc_TypeError, "no class over " + nb::cast<std::string>(nb::type_name(nb::type<Value>())));
 }
 
-/// A new object of `type`, of which require_class_over holds, or of the class of `Value` itself where there is none: it
-/// has methods of its own, and no members that need a constructor.
-template <class Value>
-nb::object instance_of(nb::handle type, Value value) {
-  nb::object made = nb::inst_alloc(type.is_valid() ? type : nb::type<Value>());
-  new (nb::inst_ptr<Value>(made)) Value(std::move(value));
-  nb::inst_mark_ready(made);
-  return made;
-}
-
 nb::object next(nb::object self) {
   auto& session = nb::cast<PySession&>(self);
   if (!session.next()) return nb::none();
   const Step& step = session.step_in_hand();
-  return instance_of(session.step_type(), PyStep{.owner = std::move(self),
-                                                 .session = &session,
-                                                 .serial = session.serial(),
-                                                 .index = step.index(),
-                                                 .rank = step.rank(),
-                                                 .world_size = step.world_size(),
-                                                 .shares = step.shares(),
-                                                 .learning_rate = step.learning_rate(),
-                                                 .micros = step.micro_batches()});
+  nb::object made = instance_of(PyStep{.owner = std::move(self),
+                                       .session = &session,
+                                       .serial = session.serial(),
+                                       .index = step.index(),
+                                       .rank = step.rank(),
+                                       .world_size = step.world_size(),
+                                       .shares = step.shares(),
+                                       .learning_rate = step.learning_rate(),
+                                       .micros = step.micro_batches()},
+                                session.step_type());
+  if (StepHooks::is_there(session.hooks().begin)) session.hooks().begin(made);
+  return made;
+}
+
+/// Steps for a loop: without the calls of Python's own that an iterator written in Python costs.
+struct PySteps {
+  nb::object next;     ///< PySession's, bound
+  nb::object session;  ///< of the package, which is kept
+};
+
+PyObject* next_of_steps(PyObject* self) {
+  PyObject* const made = PyObject_CallNoArgs(nb::inst_ptr<PySteps>(self)->next.ptr());
+  if (made != Py_None) return made;
+  Py_DECREF(made);
+  return nullptr;  // the end, where no exception is set
 }
 
 nb::object coming(PySession& self, int64_t ahead) {
   const ComingStep* const found = self.call([&](Session& of) { return of.coming(ahead); });
   if (found == nullptr) return nb::none();
-  return instance_of(self.coming_type(),
-                     PyComing{found->index, self.batch_of(*found), ranges_of(found->micro_batches), found->shares});
+  return instance_of(PyComing{found->index, self.batch_of(*found), self.ranges_of(found->micro_batches), found->shares},
+                     self.coming_type());
 }
 
 void hand_out(PySession& self, nb::object step_type, nb::object coming_type) {
@@ -262,10 +309,22 @@ Without `[run] deterministic`, and where the CPU sees the device's memory, piece
 micro-batch travel to the other ranks at once, from the end of the gradient to its beginning. Where such a step
 is not committed all ranks make it again.)";
 
+constexpr const char* kDocOfBackward =
+    R"(Has the state compute and add the gradient of `loss_sum`, the summed loss over the micro-batch that is next:
+`TrainerState.backward`.)";
+
+constexpr const char* kDocOfCommit =
+    R"(Reduces, votes and waits for the verdict. None: the group changed first, or [run] on_nonfinite = "skip" leaves
+out the update of this step; go on with the next one, which may be this step again. Else the step is final, and the
+program MUST apply the gradient before it asks for the next step. Raises Error (PEER_LOST) when the agent is gone.
+
+An exception that comes out of a call whose step is final, an interrupt say, leaves the update undone: the session
+hands out no more steps then, and the process should end. Another worker takes its place.)";
+
 constexpr const char* kDocOfMetric =
     R"(Gives a metric of this step, before `commit`: `pliant run` shows it, the ledger keeps it with the commit. All
-values that ranks give for `name` become one, by `rule`: "mean", which is by weight, "sum", "max" or "min".
-Raises Error for a name that is not 1 to 64 letters, digits and any of ".-_/:", for one that was given with
+values that ranks give for `name` become one, by `rule`: "mean", which is by weight, "sum", "max" or "min". What is
+given while the loader has handed out rows that count nothing (`Loader.of`) is left out. Raises Error for a name that is not 1 to 64 letters, digits and any of ".-_/:", for one that was given with
 another rule, and after `commit`: see `Session.evaluated`.)";
 
 constexpr const char* kDocOfComingMicroBatches =
@@ -294,6 +353,18 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
+int traverse_steps(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(reinterpret_cast<PyObject*>(Py_TYPE(self)));
+  if (!nb::inst_ready(self)) return 0;
+  Py_VISIT(nb::inst_ptr<PySteps>(self)->next.ptr());
+  Py_VISIT(nb::inst_ptr<PySteps>(self)->session.ptr());
+  return 0;
+}
+
+PyType_Slot steps_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse_steps)},
+                             {Py_tp_iter, reinterpret_cast<void*>(&PyObject_SelfIter)},
+                             {Py_tp_iternext, reinterpret_cast<void*>(&next_of_steps)},
+                             {0, nullptr}};
 PyType_Slot step_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<PyStep>)}, {0, nullptr}};
 PyType_Slot committed_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse<PyCommitted>)}, {0, nullptr}};
 
@@ -312,6 +383,7 @@ void bind_steps(nb::module_& module) {
       .def_prop_ro("address", [](const PyCommitted& self) {
         return reinterpret_cast<uintptr_t>(self.valid().device_gradient().data());
       });
+  nb::class_<PySteps>(module, "Steps", nb::type_slots(steps_slots));
   nb::class_<PyComing>(module, "ComingStep")
       .def_ro("index", &PyComing::index, "Its number among the steps, `Step.index`.")
       .def_ro("batch", &PyComing::batch, "What the step will have, whatever becomes of the group.")
@@ -327,18 +399,13 @@ void bind_steps(nb::module_& module) {
           },
           "The global batch. It may be kept.")
       .def_prop_ro("micro_batches", &PyStep::rows_of_micros, kDocOfMicroBatches)
-      .def_prop_ro(
-          "pending",
-          [](PyStep& self) -> nb::object {
-            if (self.added >= self.micros.size()) return nb::none();
-            return nb::tuple(self.rows_of_micros())[self.added];
-          },
-          "The micro-batch whose gradient comes next; None when all were added.")
+      .def_prop_ro("pending", &pending, "The micro-batch whose gradient comes next; None when all were added.")
       .def_ro("rank", &PyStep::rank)
       .def_ro("world_size", &PyStep::world_size)
       .def_ro("shares", &PyStep::shares, kDocOfShares)
       .def_ro("learning_rate", &PyStep::learning_rate)
-      .def_ro("_is_final", &PyStep::is_final)
+      .def_rw("_is_example", &PyStep::is_example)
+      .def_prop_ro("_state", [](const PyStep& self) { return self.session->program(); })
       .def_ro("_is_lost", &PyStep::is_lost)
       .def_rw("_is_attempted", &PyStep::is_attempted)
       .def(
@@ -356,6 +423,7 @@ void bind_steps(nb::module_& module) {
       .def(
           "metric",
           [](const PyStep& self, const std::string& name, double value, double weight, const std::string& rule) {
+            if (self.is_example) return;
             Step& step = self.in_hand();
             const Turn turn(*self.session, PySession::kName);
             give<Step>(step, &Step::metric, &Step::metric, name, value, weight, rule);
@@ -363,13 +431,29 @@ void bind_steps(nb::module_& module) {
           "name"_a, "value"_a, "weight"_a = 1.0, nb::kw_only(), "rule"_a = "mean", kDocOfMetric)
       .def("_begin_attempt", &begin_attempt)
       .def("_give_up", &give_up, "status"_a, "message"_a, "exit_code"_a)
-      .def("_vote", &vote);
+      .def("backward", &backward, "loss_sum"_a, kDocOfBackward)
+      .def("commit", &commit, kDocOfCommit);
 }
 
 void bind_next(nb::class_<PySession>& session) {
   using namespace nb::literals;
+  session.def(
+      "_use",
+      [](PySession& self, nb::object before_next, nb::object begin, nb::object backward_of, nb::object finish,
+         nb::object before_commit, nb::object committed) {
+        self.use({std::move(before_next), std::move(begin), std::move(backward_of), std::move(finish),
+                  std::move(before_commit), std::move(committed)});
+      },
+      "before_next"_a.none(), "begin"_a.none(), "backward"_a.none(), "finish"_a.none(), "before_commit"_a.none(),
+      "committed"_a.none());
   session.def("_hand_out", &hand_out, "step_type"_a, "coming_type"_a)
       .def("next", &next)
+      .def(
+          "_steps",
+          [](nb::handle self, nb::object session) {
+            return instance_of(PySteps{self.attr("next"), std::move(session)});
+          },
+          "session"_a)
       .def("coming", &coming, "ahead"_a);
 }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pliant import _core
-from pliant._core import Batch, Busy, Committed, Config, Scaling
+from pliant._core import Batch, Busy, Config
 from pliant._errors import Error, Status
 from pliant._samplers import Item, ItemList
 from pliant.elastic import _torchrun
@@ -48,32 +48,11 @@ class ComingStep(_core.ComingStep):
 class Step(_core.Step):
     """One attempt at one step, until `Session.next` is called again: then it may still be read, and takes no calls."""
 
-    __slots__ = ("_is_example", "_session")
-
-    _session: Session
-    _is_example: bool  # the loader has handed out rows that count nothing
+    __slots__ = ()
 
     def items(self) -> list[ItemList]:
         """The sequences of each micro-batch, in order: what a data set is asked for, as `pliant.PackedBatchSampler` gives it."""
         return _items(self.batch, self.micro_batches)
-
-    def backward(self, loss_sum: Any) -> None:
-        """Has the state compute and add the gradient of `loss_sum`, the summed loss over the micro-batch that is next: `TrainerState.backward`."""
-        backward = self._session._backward
-        if backward is None:
-            raise Error("this state has no method `backward`: call Step.add with the gradient", Status.UNIMPLEMENTED)
-        rows = self.pending
-        if rows is None:
-            raise Error("all micro-batches of this rank were added already: call Step.commit", Status.FAILED_PRECONDITION)
-        backward(self, rows, loss_sum)
-
-    def metric(self, name: str, value: float, weight: float = 1.0, *, rule: str = "mean") -> None:
-        """Gives a metric of this step, before `commit`: `pliant run` shows it, the ledger keeps it with the commit. All values that ranks give for
-        `name` become one, by `rule`: "mean", which is by weight, "sum", "max" or "min". What is given while the loader has handed out rows that count
-        nothing (`Loader.of`) is left out. Raises Error for a name that is not 1 to 64 letters, digits and any of ".-_/:", for one that was given
-        with another rule, and after `commit`: see `Session.evaluated`."""
-        if not self._is_example:
-            super().metric(name, value, weight, rule=rule)
 
     def attempt(self) -> Attempt:
         """`with step.attempt():` around the calls of a model that is cut over the ranks (`pliant.torch.shard`), before the commit and, for evaluation,
@@ -82,37 +61,6 @@ class Step(_core.Step):
         this one again on all ranks. Of a state that is whole on every rank nothing waits in there, and nothing changes.
         """
         return Attempt(self)
-
-    def commit(self) -> Committed | None:
-        """Reduces, votes and waits for the verdict. None: the group changed first, or [run] on_nonfinite = "skip" leaves out the update of this
-        step; go on with the next one, which may be this step again. Else the step is final, and the program MUST apply the gradient before it
-        asks for the next step. Raises Error (PEER_LOST) when the agent is gone.
-
-        An exception that comes out of a call whose step is final, an interrupt say, leaves the update undone: the session hands out no more
-        steps then, and the process should end. Another worker takes its place."""
-        if self._is_lost:
-            return None
-        session = self._session
-        was_final = self._is_final
-        if session._finish is not None and self.pending is not None:
-            if self._is_attempted:
-                session._finish(self)
-            else:
-                with self.attempt():
-                    session._finish(self)
-            if self._is_lost:
-                return None
-        if session._before_commit is not None:
-            session._before_commit(self)
-        try:
-            committed = self._vote()
-            if committed is not None and session._committed is not None:
-                session._committed(self, committed)
-            return committed
-        except BaseException:
-            if self._is_final and not was_final:
-                session._undone = self.index
-            raise
 
 
 class Attempt:
@@ -129,7 +77,7 @@ class Attempt:
         if step._is_lost:
             raise Error(f"an attempt of step {step.index} was given up: go on with the next step of the session", Status.FAILED_PRECONDITION)
         step._begin_attempt()
-        begin = getattr(step._session._state, "begin_attempt", None)
+        begin = getattr(step._state, "begin_attempt", None)
         if begin is not None:
             begin(step)
         step._is_attempted = True
@@ -138,7 +86,7 @@ class Attempt:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> bool:
         step = self._step
         step._is_attempted = False
-        end = getattr(step._session._state, "end_attempt", None)
+        end = getattr(step._state, "end_attempt", None)
         if end is None:
             self.is_complete = error is None
             return False
@@ -157,6 +105,17 @@ class Attempt:
         return is_by_group
 
 
+def _within_attempt(finish: Callable[[Step], None]) -> Callable[[Step], None]:
+    def finish_step(step: Step) -> None:
+        if step._is_attempted:
+            finish(step)
+        else:
+            with step.attempt():
+                finish(step)
+
+    return finish_step
+
+
 class Session(Iterator[Step]):
     """A worker's side of a job: hands out the batches, reduces the gradients, runs the commit and carries the program through every change of
     the worker group. All calls come from the thread that attached, in the process that attached; what is used elsewhere raises Error
@@ -167,15 +126,8 @@ class Session(Iterator[Step]):
         core._hand_out(Step, ComingStep)
         self._state: TrainingState | None = None
         self._is_sharded = False  # the state is cut over the ranks
-        self._before_next: Callable[[], None] | None = None
-        self._begin: Callable[[Step], None] | None = None
-        self._backward: Callable[[Step, range, Any], None] | None = None
-        self._before_commit: Callable[[Step], None] | None = None
-        self._committed: Callable[[Step, Committed], None] | None = None
         self._agent: _torchrun.Agent | None = None
         self._store: Any = None  # of torchrun, while it may be needed
-        self._finish: Callable[[Step], None] | None = None
-        self._undone: int | None = None  # a step that is final and whose update an exception has kept from being made
 
     @classmethod
     def attach(
@@ -289,36 +241,22 @@ class Session(Iterator[Step]):
         is_sharded = getattr(state, "sharded", None) is not None
         self._core.start(lengths, loss_tokens, source, content, rows, costs, row_costs, state, is_sharded)
         self._state, self._is_sharded = state, is_sharded
-        self._before_next = getattr(state, "before_next", None)
-        self._begin = getattr(state, "begin", None)
-        self._backward = getattr(state, "backward", None)
-        self._before_commit = getattr(state, "before_commit", None)
-        self._committed = getattr(state, "committed", None)
-        self._finish = getattr(state, "finish", None)
+        finish = getattr(state, "finish", None)
+        within = ("before_next", "begin", "backward", "before_commit", "committed")
+        self._core._use(finish=finish and _within_attempt(finish), **{name: getattr(state, name, None) for name in within})
 
     def renew_arrays(self) -> None:
         """Asks the state for its arrays again, whose memory has moved. Names, types and shapes are as at `start`: Raises Error
         (FAILED_PRECONDITION) otherwise, and keeps the old ones."""
         self._core.renew_arrays()
 
-    def __iter__(self) -> Session:
-        return self
+    def __iter__(self) -> Iterator[Step]:
+        return self._core._steps(self)
 
     def __next__(self) -> Step:
-        if self._undone is not None:
-            raise Error(
-                f"step {self._undone} is final, but its update was not made: an exception came between. This worker does not hold the state of "
-                "the job any more; end the process, another one takes its place",
-                Status.FAILED_PRECONDITION,
-            )
-        if self._before_next is not None:
-            self._before_next()
         step: Step | None = self._core.next()
         if step is None:
             raise StopIteration
-        step._session, step._is_example = self, False
-        if self._begin is not None:
-            self._begin(step)
         return step
 
     def next(self) -> Step | None:
