@@ -77,9 +77,10 @@ void Comm::end_group() {
       return message.is_send == is_send && message.peer == state_->rank();
     });
   };
-  sdk::require(own(true) == own(false), "in this group rank " + std::to_string(state_->rank()) + " sends itself " +
-                                            std::to_string(own(true)) + " and receives " + std::to_string(own(false)) +
-                                            " messages; nothing of the group was enqueued");
+  sdk::require(own(true) == own(false), [&] {
+    return "in this group rank " + std::to_string(state_->rank()) + " sends itself " + std::to_string(own(true)) +
+           " and receives " + std::to_string(own(false)) + " messages; nothing of the group was enqueued";
+  });
   if (ended.collectives.empty() && ended.messages.empty()) return;
   pliant_stream* const stream = ended.stream;
   state_->call(

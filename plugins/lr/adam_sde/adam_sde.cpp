@@ -29,8 +29,9 @@ struct AdamSde {
 
   [[nodiscard]] double factor(const char* name, const std::optional<double>& beta, double ratio) const {
     require(beta.has_value(),
-            std::string("it changes ") + name + ": set [lr] " + name + " to its value for base_batch");
-    require(std::isfinite(*beta) && *beta >= 0 && *beta <= 1, std::string("[lr] ") + name + " must be 0 to 1");
+            [&] { return std::string("it changes ") + name + ": set [lr] " + name + " to its value for base_batch"; });
+    require(std::isfinite(*beta) && *beta >= 0 && *beta <= 1,
+            [&] { return std::string("[lr] ") + name + " must be 0 to 1"; });
     const double reach = ratio * (1 - *beta);
     if (reach < 1 - 1e-9) return ratio;  // 10 * (1 - 0.9) is a little below 1 in doubles
     if (clamp) return 1 / (1 - *beta);

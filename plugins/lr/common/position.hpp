@@ -16,8 +16,10 @@ inline constexpr const char* kByDoc =
 inline double position(const sdk::LrInput& in, const std::string& by) {
   if (by == "steps") return static_cast<double>(in.step);
   const double at = in.progress / in.base_batch;
-  sdk::require(std::isfinite(at) && at >= 0, "a progress of " + std::to_string(in.progress) + " over a base_batch of " +
-                                                 std::to_string(in.base_batch) + " is not a position in a schedule");
+  sdk::require(std::isfinite(at) && at >= 0, [&] {
+    return "a progress of " + std::to_string(in.progress) + " over a base_batch of " + std::to_string(in.base_batch) +
+           " is not a position in a schedule";
+  });
   return at;
 }
 
@@ -26,7 +28,7 @@ inline double length(const sdk::LrInput& in, const std::string& by, double steps
   if (steps > 0) return steps;
   const double whole = by == "steps" ? static_cast<double>(in.total_steps) : in.total_progress / in.base_batch;
   sdk::require(std::isfinite(whole) && whole > 0,
-               std::string(option) + " = 0 means the length of the job, which is unknown here; set it");
+               [&] { return std::string(option) + " = 0 means the length of the job, which is unknown here; set it"; });
   return whole;
 }
 

@@ -10,14 +10,17 @@ namespace pliant::lr {
 
 /// batch / base_batch, at least 0 and finite; throws otherwise.
 inline double batch_ratio(const sdk::LrInput& in) {
-  sdk::require(std::isfinite(in.base_batch) && in.base_batch > 0,
-               "base_batch is " + std::to_string(in.base_batch) +
-                   "; the batch is measured against it, so it must be finite and above 0");
+  sdk::require(std::isfinite(in.base_batch) && in.base_batch > 0, [&] {
+    return "base_batch is " + std::to_string(in.base_batch) +
+           "; the batch is measured against it, so it must be finite and above 0";
+  });
   sdk::require(std::isfinite(in.batch) && in.batch >= 0,
-               "a batch of " + std::to_string(in.batch) + "; it must be finite and not below 0");
+               [&] { return "a batch of " + std::to_string(in.batch) + "; it must be finite and not below 0"; });
   const double ratio = in.batch / in.base_batch;
-  sdk::require(std::isfinite(ratio), "a batch of " + std::to_string(in.batch) + " over a base_batch of " +
-                                         std::to_string(in.base_batch) + " is not a finite ratio");
+  sdk::require(std::isfinite(ratio), [&] {
+    return "a batch of " + std::to_string(in.batch) + " over a base_batch of " + std::to_string(in.base_batch) +
+           " is not a finite ratio";
+  });
   return ratio;
 }
 

@@ -14,8 +14,10 @@ struct Sqrt {
   [[nodiscard]] LrScaling scale(const LrInput& in) const {
     require(in.base_batch != 0, "base_batch must not be 0, because the batch is measured against it");
     const double ratio = in.batch / in.base_batch;
-    require(!(ratio < 0), "a batch of " + std::to_string(in.batch) + " over a base_batch of " +
-                              std::to_string(in.base_batch) + " is negative and has no square root");
+    require(!(ratio < 0), [&] {
+      return "a batch of " + std::to_string(in.batch) + " over a base_batch of " + std::to_string(in.base_batch) +
+             " is negative and has no square root";
+    });
     LrScaling made = in.so_far;
     made.multiply_lr(std::sqrt(ratio));
     return made;

@@ -161,9 +161,10 @@ namespace detail {
 namespace check {
 
 inline Memory memory(int32_t value) {
-  require(value >= PLIANT_MEMORY_DEVICE && value <= PLIANT_MEMORY_WINDOW,
-          "memory kind " + std::to_string(value) +
-              " is none of PLIANT_MEMORY_DEVICE (1), _PINNED (2), _SHARED (3), _EXCHANGE (4), _WINDOW (5)");
+  require(value >= PLIANT_MEMORY_DEVICE && value <= PLIANT_MEMORY_WINDOW, [&] {
+    return "memory kind " + std::to_string(value) +
+           " is none of PLIANT_MEMORY_DEVICE (1), _PINNED (2), _SHARED (3), _EXCHANGE (4), _WINDOW (5)";
+  });
   return static_cast<Memory>(value);
 }
 
@@ -195,18 +196,20 @@ inline ReduceOp op(int32_t value) {
 }
 
 inline void event_flags(uint32_t flags) {
-  require((flags & ~uint32_t{PLIANT_EVENT_TIMING | PLIANT_EVENT_EXPORTED}) == 0,
-          "event flags " + std::to_string(flags) +
-              " have bits that are neither PLIANT_EVENT_TIMING (1) nor PLIANT_EVENT_EXPORTED (2)");
+  require((flags & ~uint32_t{PLIANT_EVENT_TIMING | PLIANT_EVENT_EXPORTED}) == 0, [&] {
+    return "event flags " + std::to_string(flags) +
+           " have bits that are neither PLIANT_EVENT_TIMING (1) nor PLIANT_EVENT_EXPORTED (2)";
+  });
   require(flags != (PLIANT_EVENT_TIMING | PLIANT_EVENT_EXPORTED),
           "an event has PLIANT_EVENT_TIMING or PLIANT_EVENT_EXPORTED, not both; its time is that of one process");
 }
 
 inline StreamUse stream_use(int32_t role, int32_t priority) {
-  require(role >= PLIANT_STREAM_COMPUTE && role <= PLIANT_STREAM_TO_HOST,
-          "stream role " + std::to_string(role) + " is none of PLIANT_STREAM_COMPUTE (0) .. PLIANT_STREAM_TO_HOST (4)");
+  require(role >= PLIANT_STREAM_COMPUTE && role <= PLIANT_STREAM_TO_HOST, [&] {
+    return "stream role " + std::to_string(role) + " is none of PLIANT_STREAM_COMPUTE (0) .. PLIANT_STREAM_TO_HOST (4)";
+  });
   require(priority >= PLIANT_PRIORITY_LOW && priority <= PLIANT_PRIORITY_HIGH,
-          "stream priority " + std::to_string(priority) + " is outside -1 .. 1");
+          [&] { return "stream priority " + std::to_string(priority) + " is outside -1 .. 1"; });
   return {static_cast<StreamRole>(role), priority};
 }
 
@@ -397,11 +400,13 @@ struct AcceleratorAdapter {
                               int32_t dtype, int32_t op, double scale, pliant_stream* stream,
                               pliant_error* error) noexcept {
     return guarded(error, [&] {
-      require(sources >= 1 && sources <= 1024, "a reduction has 1 to 1024 sources; got " + std::to_string(sources));
+      require(sources >= 1 && sources <= 1024,
+              [&] { return "a reduction has 1 to 1024 sources; got " + std::to_string(sources); });
       require(from != nullptr, "the array of sources is NULL");
       const Elements elements = check::elements(count, dtype, 1);
-      require(scale == 1 || !is_integer(elements.dtype),
-              std::string("integers have scale 1; got ") + std::to_string(scale) + " for " + name_of(elements.dtype));
+      require(scale == 1 || !is_integer(elements.dtype), [&] {
+        return std::string("integers have scale 1; got ") + std::to_string(scale) + " for " + name_of(elements.dtype);
+      });
       check::buffer(to, elements, "the target");
       const std::span<const void* const> all(from, static_cast<size_t>(sources));
       for (const void* one : all) {
@@ -433,7 +438,8 @@ struct AcceleratorAdapter {
                             pliant_error* error) noexcept {
     return guarded(error, [&] {
       check::buffer(to, bytes, "the target");
-      require(byte >= 0 && byte <= 255, "a fill value is one byte, 0..255; got " + std::to_string(byte));
+      require(byte >= 0 && byte <= 255,
+              [&] { return "a fill value is one byte, 0..255; got " + std::to_string(byte); });
       device_of(self).fill(to, static_cast<uint8_t>(byte), bytes, open(stream));
     });
   }
