@@ -155,6 +155,25 @@ def test_what_the_loss_does_not_depend_on_and_what_a_hook_takes_away_is_zero():
     assert model["unused"].weight.grad is not None
 
 
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_an_attempt_that_was_not_committed_leaves_an_optimizer_nothing_to_update(kind):
+    model = model_of()
+    optimizer = kind(model.parameters(), lr=0.1, weight_decay=0.5)
+    state = pliant.torch.state(model, optimizer)
+    kept, before = state.save(), [one.detach().clone() for one in model.parameters()]
+    for _ in range(2):
+        step = Step(state.gradient_size)
+        state.begin(step)
+        state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
+        state.before_commit(step)  # the group has changed: no `committed` follows
+        optimizer.step()
+        assert state.save() == kept and all(torch.equal(one, was) for one, was in zip(model.parameters(), before))
+    state.begin(step)
+    state.before_commit(step)
+    commit(state, step)
+    assert torch.equal(torch.cat([one.grad.flatten() for one in model.parameters()]), torch.from_numpy(step.sum))
+
+
 def test_a_gradient_that_takes_the_place_of_a_view_is_copied_into_it():
     model = nn.Embedding(5, 2, sparse=True)
     state = pliant.torch.state(model)

@@ -92,6 +92,11 @@ class Gradients:
                 view.copy_(_dense(name, view, found))
             parameter.grad = view
 
+    def hide(self) -> None:
+        """Takes `.grad` of each parameter away, so that an optimizer has nothing to update. `zero` and `put` give it back."""
+        for slot in self.slots:
+            slot.parameter.grad = None
+
     def require_kept(self) -> None:
         """Raises Error for a parameter that was converted, or whose gradient has other memory."""
         for name, parameter, view, address, _ in self.slots:

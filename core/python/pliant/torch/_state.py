@@ -192,9 +192,11 @@ class State:
         self._open(step)
 
     def before_commit(self, step: Any) -> None:
-        """What this rank has is of the parameters that the mean is put into."""
+        """What this rank has is of the parameters that the mean is put into. Until the step is final they have no gradient: a program that updates them though
+        `commit` gave None changes nothing."""
         self._require_same_parameters()
         self._gradients.require_kept()
+        self._gradients.hide()
 
     def committed(self, step: Any, committed: Any) -> None:
         """The step is final: `.grad` of each parameter is its part of the mean gradient, and the groups have the rates of the step."""
