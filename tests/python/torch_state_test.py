@@ -51,8 +51,9 @@ class Step:
         self.added += 1
 
 
-def session(deterministic=False, seed=7, accelerator="host", groups=None, reduce_bucket=0):
-    run, rates = types.SimpleNamespace(deterministic=deterministic, reduce_bucket=reduce_bucket), types.SimpleNamespace(groups=groups or {})
+def session(deterministic=False, seed=7, accelerator="host", groups=None, reduce_bucket=0, base_lr=0.1):
+    run = types.SimpleNamespace(deterministic=deterministic, reduce_bucket=reduce_bucket)
+    rates = types.SimpleNamespace(groups=groups or {}, base_lr=base_lr)
     return types.SimpleNamespace(seed=seed, accelerator=accelerator, config=types.SimpleNamespace(run=run, lr=rates))
 
 
@@ -597,6 +598,23 @@ def test_groups_that_config_and_optimizer_do_not_share_are_refused_by_name():
     state = pliant.torch.state(*program_of_groups("head", rate=0.0))
     with pytest.raises(pliant.Error, match="begins with lr = 0"):
         state.attach(session(groups={"head": 1.0}))
+
+
+def test_rates_that_the_ledger_does_not_show_are_logged(caplog):
+    def begun(optimizer, scheduler=None, groups=None):
+        caplog.clear()
+        pliant.torch.state(model, optimizer, scheduler=scheduler).attach(session(base_lr=0.1, groups=groups))
+        return caplog.text
+
+    model = model_of()
+    sgd = torch.optim.SGD
+    said = begun(sgd(model.parameters(), lr=0.3))
+    assert "the optimizer begins with a rate of 0.3, and [lr] base_lr is 0.1" in said and "lr=session.config.lr.base_lr" in said
+    assert "rates of 0.3 and 0.2," in begun(sgd([{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": 0.2}], lr=0.3))
+    assert begun(sgd([{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": 0.2}], lr=0.1)) == ""  # one is a multiple
+    warm = sgd(model.parameters(), lr=0.1)
+    assert begun(warm, torch.optim.lr_scheduler.LambdaLR(warm, lambda step: step / 10)) == ""
+    assert begun(sgd([{"params": model.parameters(), "name": "body"}], lr=0.3), groups={"body": 0.7}) == ""
 
 
 def test_moments_are_scaled_once_where_the_rule_says_so():

@@ -1,7 +1,7 @@
 """The groups of an optimizer and their scheduler in an elastic job: rates of one step, and what is kept of them."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from typing import Any
 
 import torch
@@ -40,16 +40,28 @@ class Rates:
             raise Error(f"the optimizer has {count} parameters, and had {self._count} when it became part of the job's state, in which what comes later has no "
                         "place: add it before pliant.torch.state or pliant.torch.shard is called", Status.FAILED_PRECONDITION)
 
-    def begin(self, groups: Mapping[str, float]) -> None:
-        """A session begins, whose config has these base rates in [lr.groups]."""
+    def begin(self, config: Any) -> None:
+        """A session begins, whose config has this section [lr]."""
         if self.optimizer is None:
             return
-        self._named = NamedRates(groups, self.optimizer)
+        self._named = NamedRates(config.groups, self.optimizer)
         unused = self._named.unused(self.optimizer)
         if unused:
             named = [str(group["name"]) for group in self.optimizer.param_groups if "name" in group]
             raise Error(f"[lr.groups] has {', '.join(unused)}, and no group of the optimizer has that name: "
                         + (f"they are {', '.join(named)}" if named else 'give groups a "name"'), Status.NOT_FOUND, 2)
+        self._warn_of_base(config)
+
+    def _warn_of_base(self, config: Any) -> None:
+        """The agent knows the rates of the config alone, and writes them into the ledger."""
+        own = list(dict.fromkeys(float(group.get("initial_lr", group["lr"])) for group in self.optimizer.param_groups if group.get("name") not in config.groups))
+        if not own or any(math.isclose(rate, config.base_lr) for rate in own):
+            return
+        from pliant import _log  # late: logging takes long to import
+
+        rates = f"a rate of {own[0]}" if len(own) == 1 else f"rates of {' and '.join(map(str, own))}"
+        _log.deliver(2, "pliant.torch", f"the optimizer begins with {rates}, and [lr] base_lr is {config.base_lr}: the optimizer keeps its own, and the live line, the ledger "
+                     "and `pliant report` show that of the config. Make the optimizer with lr=session.config.lr.base_lr, or have base_lr say what the program has")
 
     def set(self, step: Any) -> tuple[float, float]:
         """The step is final: the groups have its rates. Gives the factors of first and second moments."""

@@ -127,7 +127,7 @@ class ShardedState:
         if session.accelerator != "host":
             raise Error(f"models of PyTorch are cut over the memory of the CPU so far: [accelerator] use = \"host\", not \"{session.accelerator}\"",
                         Status.UNIMPLEMENTED, 2)
-        self._rates.begin(session.config.lr.groups)
+        self._rates.begin(session.config.lr)
         if self._is_deterministic:
             torch.set_num_threads(1)
             _deterministic.require_not_compiled(self.model)

@@ -101,7 +101,7 @@ class State:
         """The session that this is the state of begins."""
         self._seed = int(session.seed)
         self._is_deterministic = bool(session.config.run.deterministic)
-        self._rates.begin(session.config.lr.groups)
+        self._rates.begin(session.config.lr)
         accelerator = session.accelerator
         if self._gradients.device.type != ("cuda" if accelerator == "cuda" else "cpu"):
             raise Error(f"the model is on {self._gradients.device}, and [accelerator] use = \"{accelerator}\": move the one or set the other",
