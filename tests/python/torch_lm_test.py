@@ -229,6 +229,10 @@ def test_a_snapshot_is_read_without_the_job(folder, alone):
     other, _, _ = built(folder)
     assert pliant.torch.load_snapshot(os.fsencode(file), other) == STEPS
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), other.parameters()))
+    for run in (alone, os.fsencode(alone)):  # its newest one
+        another, _, _ = built(folder)
+        assert pliant.torch.load_snapshot(run, another) == STEPS
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), another.parameters()))
 
 
 def test_a_snapshot_of_another_model_is_refused_with_what_differs_and_changes_nothing(folder, alone):
@@ -248,6 +252,8 @@ def test_files_that_are_no_snapshots_are_refused_by_name(folder, alone):
     with pytest.raises(pliant.Error, match="nowhere.snapshot") as raised:
         pliant.torch.load_snapshot(folder / "nowhere.snapshot", model)
     assert raised.value.status == pliant.Status.NOT_FOUND
+    with pytest.raises(pliant.Error, match=r"logs has no snapshots/step-N\.snapshot; give the directory of a run, such as pliant-runs/NAME/latest, or a snapshot file$"):
+        pliant.torch.load_snapshot(alone / "logs", model)
     content = bytearray((alone / f"snapshots/step-{STEPS:08}.snapshot").read_bytes())
     content[len(content) // 2] ^= 1
     (folder / "damaged.snapshot").write_bytes(content)

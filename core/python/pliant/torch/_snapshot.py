@@ -1,6 +1,7 @@
 """Snapshots of a job into a model, without a job."""
 from __future__ import annotations
 
+import glob
 import os
 from typing import Any
 
@@ -19,14 +20,18 @@ _SHOWN = 5  # differences that are named
 def load_snapshot(
     path: str | bytes | os.PathLike[str] | os.PathLike[bytes], model: torch.nn.Module, optimizer: Any = None, *, scheduler: Any = None
 ) -> int:
-    """Copies the state in a snapshot of a job, such as pliant-runs/NAME/latest/snapshots/step-00000050.snapshot, into `model`, and into `optimizer`
-    and `scheduler` where they are given; for evaluation and export. Returns the number of steps that the state has made. Needs no job.
+    """Copies the state in a snapshot of a job into `model`, and into `optimizer` and `scheduler` where they are given; for evaluation and export.
+    Returns the number of steps that the state has made. Needs no job.
+
+    `path`: the directory of a run, whose newest snapshot it is, such as pliant-runs/NAME/latest, or a snapshot file, such as
+    pliant-runs/NAME/latest/snapshots/step-00000050.snapshot.
 
     The snapshot is of a job with `pliant.torch.state` or one with `pliant.torch.shard`: the model here is whole either way.
 
     Raises Error where the file is damaged, and where it is of another model, with what differs; the model is unchanged then, unless it is a buffer of a
     sharded job that differs. On a device other than the CPU the state goes through the CPU's memory.
     """
+    file = _file_of(os.fsdecode(path))
     state = State(model, optimizer, scheduler, trains=False)
     own = {name: (kind, shape, tensor) for (name, kind, shape, _), (_, tensor) in zip(state.arrays(), state._tensors())}
     held: list[tuple[torch.Tensor, torch.Tensor]] = []  # a tensor of the CPU, and where it belongs
@@ -37,9 +42,9 @@ def load_snapshot(
         steps, was_sharded = step, is_sharded
         if is_sharded:
             arrays = [(_name_of_whole(name), kind, shape) for name, kind, shape in arrays]
-            _require_same(os.fsdecode(path), _without_buffers(own, model), _without_frozen(arrays, own), with_optimizer=optimizer is not None)
+            _require_same(file, _without_buffers(own, model), _without_frozen(arrays, own), with_optimizer=optimizer is not None)
         else:
-            _require_same(os.fsdecode(path), own, arrays, with_optimizer=optimizer is not None)
+            _require_same(file, own, arrays, with_optimizer=optimizer is not None)
         places = []
         for name, _, _ in arrays:
             if name not in own or not own[name][2].numel():
@@ -51,7 +56,7 @@ def load_snapshot(
             places.append(there.data_ptr())
         return places
 
-    rest: Any = _core._load_snapshot(path, place)
+    rest: Any = _core._load_snapshot(file, place)
     with torch.no_grad():
         for there, tensor in held:
             if there is not tensor:
@@ -65,6 +70,17 @@ def load_snapshot(
     if optimizer is not None:
         state.load(rest)
     return steps
+
+
+def _file_of(path: str) -> str:
+    """The newest snapshot of a run, or the file that `path` is."""
+    if not os.path.isdir(path):
+        return path
+    found = sorted(glob.glob(os.path.join(glob.escape(path), "snapshots", "step-*.snapshot")))
+    if not found:
+        raise Error(f"{path} has no snapshots/step-N.snapshot; give the directory of a run, such as pliant-runs/NAME/latest, or a snapshot file",
+                    Status.NOT_FOUND, 2)
+    return found[-1]
 
 
 def _name_of_whole(name: str) -> str:
