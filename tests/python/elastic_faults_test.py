@@ -86,6 +86,9 @@ MISUSE = """
     print("CHECK over", refused(lambda: old.add(rows[0], 0.0, gradient), S.FAILED_PRECONDITION, "step 0 is over")
           is refused(old.commit, S.FAILED_PRECONDITION, "is over") is True and old.index == 0)
     add_all(step, toy)
+    step = session.next()  # the program may have caught an exception of its own
+    add_all(step, toy)
+    print("CHECK uncommitted", refused(session.next, S.FAILED_PRECONDITION, "step 0 was handed out 2 times", "call step.commit()"))
     print("CHECK too-many", refused(lambda: step.add(rows[-1], 0.0, gradient), S.INVALID_ARGUMENT, "added already") if step.pending is None else step.pending)
     committed = step.commit()
     print("CHECK committed-twice", refused(step.commit, S.FAILED_PRECONDITION, "Step.commit was called"))
@@ -105,7 +108,7 @@ def test_calls_that_fit_nothing_are_refused_and_the_step_stays_as_it_was(tmp_pat
     job = elastic_jobs.run(tmp_path / "job", MISUSE, leaves_memory=True)  # a child does not free what is its parent's
     check_whole(job, reference)
     check_said(job, "attached-twice", "next-before-start", "renew-before-start", "thread", "fork", "program", "started-twice", "thread-in-step", "fork-in-step", "rows", "size",
-               "dtype", "array", "dense", "address", "nowhere", "outside", "incomplete", "again", "over", "too-many", "committed-twice", "late",
+               "dtype", "array", "dense", "address", "nowhere", "outside", "incomplete", "again", "over", "uncommitted", "too-many", "committed-twice", "late",
                "old-gradient", "after-the-end")
 
 

@@ -191,6 +191,7 @@ bool PySession::next() {
                     " is final, but its update was not made: an exception came between. This worker does not hold the "
                     "state of the job any more; end the process, another one takes its place");
   }
+  require_commit();
   if (StepHooks::is_there(hooks_.before_next)) hooks_.before_next();
   if (!state_) throw Error(Status::kFailedPrecondition, "call Session.start before Session.next");
   if (is_broken_off_) {
@@ -200,6 +201,7 @@ bool PySession::next() {
   }
   ++serial_;
   step_ = nullptr;
+  is_complete_ = is_answered_ = false;
   Step* const next = call([](Session& session) { return session.next(); }, &is_broken_off_);
   drop_pieces();
   if (next == nullptr) {
@@ -210,7 +212,18 @@ bool PySession::next() {
   if (next->batch().epoch != epoch_) dataset_->check_unchanged();
   epoch_ = next->batch().epoch;
   step_ = next;
+  is_complete_ = next->micro_batches().empty();
   return true;
+}
+
+void PySession::require_commit() {
+  if (step_ == nullptr) return;
+  unanswered_ = is_complete_ && !is_answered_ ? unanswered_ + 1 : 0;
+  if (unanswered_ < 2) return;
+  throw Error(Status::kFailedPrecondition,
+              "step " + std::to_string(step_->index()) + " was handed out " + std::to_string(unanswered_) +
+                  " times, all of its micro-batches were added, and it was not committed: call step.commit() once they "
+                  "are, and make the update where that gives something");
 }
 
 nb::object PySession::ranges_of(const std::vector<RowRange>& micro_batches) {

@@ -132,6 +132,10 @@ class PySession : public Serial {
   bool next();
   /// Step `index` is final, and an exception kept its update from being made: there are no more steps.
   void leave_undone(int64_t index) { undone_ = index; }
+  /// All micro-batches of the step in hand were added.
+  void note_complete() { is_complete_ = true; }
+  /// Its commit was called, or its passes were given up.
+  void note_answered() { is_answered_ = true; }
   /// `micro_batches` as a tuple of ranges: the same one as last time where they are the same.
   nb::object ranges_of(const std::vector<RowRange>& micro_batches);
   void on_snapshot(nb::object before, nb::object after);
@@ -153,6 +157,8 @@ class PySession : public Serial {
 
  private:
   nb::object kept_batch(int64_t index, const Batch& batch);
+  /// A step without its commit is handed out again, without end. Once may be an exception that the program has caught.
+  void require_commit();
 
   const std::thread::id thread_ = std::this_thread::get_id();
   RaisedWithin raised_;
@@ -166,6 +172,9 @@ class PySession : public Serial {
   std::shared_ptr<const PyDataset> dataset_;
   int64_t epoch_ = -1;          // of the last step
   bool is_broken_off_ = false;  // a `next` was: what the agent waits for was not sent
+  bool is_complete_ = false;    // the step in hand, and so below
+  bool is_answered_ = false;
+  int64_t unanswered_ = 0;  // how many in a row were complete, and the next one was asked for without their commit
   std::optional<int64_t> undone_;
   StepHooks hooks_;
   Step* step_ = nullptr;

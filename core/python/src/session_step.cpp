@@ -109,7 +109,7 @@ void add(PyStep& self, nb::handle rows, double loss_sum, nb::handle gradient) {
     });
     if (!piece.is_on_host) self.session->keep(std::move(piece));
   }
-  ++self.added;
+  if (++self.added == self.micros.size()) self.session->note_complete();
 }
 
 void add_piece(PyStep& self, nb::handle rows, nb::handle offset, nb::handle given, nb::handle count, nb::handle dtype) {
@@ -163,6 +163,7 @@ nb::object device_gradient_of(const PyCommitted& self) {
 nb::object vote(PyStep& self) {
   Step& step = self.open();
   self.is_voted = true;
+  self.session->note_answered();
   const std::optional<Committed> committed = self.session->call([&](Session&) { return step.commit(); });
   self.session->drop_pieces();
   if (!committed) return nb::none();
@@ -220,6 +221,7 @@ void begin_attempt(PyStep& self) {
 bool give_up(PyStep& self, int status, const std::string& message, int exit_code) {
   self.is_lost = true;
   Step& step = self.in_hand();
+  self.session->note_answered();
   Origin origin = Origin::kRun;
   if (exit_code == 2) origin = Origin::kInput;
   if (exit_code == 3) origin = Origin::kPlugin;
