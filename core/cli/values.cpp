@@ -2,6 +2,7 @@
 #include "values.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace pliant::cli {
 
@@ -56,6 +57,17 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
     std::string wanted = words.front();
     for (size_t i = 1; i < words.size(); ++i) wanted += (i + 1 == words.size() ? " or " : ", ") + words[i];
     return fmt::format("must be {}, not '{}'", wanted, text);
+  });
+  return check;
+}
+
+CLI::Validator figure_file() {
+  CLI::Validator check;
+  check.operation([](const std::string& text) {
+    const std::filesystem::path file(text);
+    if (file.extension().empty() || file.extension() == ".svg") return std::string();
+    return fmt::format("a figure is SVG: write {}, not '{}'",
+                       std::filesystem::path(file).replace_extension(".svg").string(), text);
   });
   return check;
 }

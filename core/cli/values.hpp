@@ -17,7 +17,8 @@ CLI::Validator within(Number least, Number most) {
   CLI::Validator check;
   check.operation([least, most](const std::string& text) {
     Number value{};
-    if (!CLI::detail::lexical_cast(text, value)) {
+    const bool is_decimal = !std::is_integral_v<Number> || text.find_first_not_of("+-0123456789") == std::string::npos;
+    if (!is_decimal || !CLI::detail::lexical_cast(text, value)) {
       const char* const wanted = std::is_integral_v<Number> ? "a whole number" : "a number";
       return fmt::format("must be {} ({}..{}), not '{}'", wanted, least, most, text);
     }
@@ -26,6 +27,9 @@ CLI::Validator within(Number least, Number most) {
   });
   return check;
 }
+
+/// Files that a figure may be written to: names with another ending than .svg are refused.
+CLI::Validator figure_file();
 
 /// What a shell offers for the value of an option. Where nothing is said, the name of the value decides.
 struct Suggestion {

@@ -344,6 +344,9 @@ TEST_CASE("options of a simulation that do not go together, or are no sizes, are
   };
   refused({"--plot", "curve.svg"}, "--plot draws time against budget");
   refused({"--plot", "curve.svg", "--budget", "1GiB"}, "give two or more");
+  refused({"--plot", "curve.png", "--budget", "1GiB,2GiB"},
+          "--plot: a figure is SVG: write curve.svg, not 'curve.png'");
+  refused({"--layers", "0x10"}, "--layers: must be a whole number (1..1000000), not '0x10'");
   refused({"--lists", "--compare", "planned"}, "--lists shows one simulation only");
   refused({"--budget", "1XB"}, "--budget '1XB': give whole bytes with");
   refused({"--budget", "0.5"}, "--budget '0.5': give whole bytes with");

@@ -160,7 +160,8 @@ void add_bench(CLI::App& accel, Invocation& invocation) {
       ->type_name("SECONDS")
       ->excludes(repeated);
   bench.add_option("--plot", given->figure_file, "Plot bandwidth against size into this SVG file")
-      ->type_name("FILE.svg");
+      ->type_name("FILE.svg")
+      ->check(figure_file());
   bench.add_option("--config", given->file, "Take options and [plugins] dirs from this config file")->type_name("FILE");
   add_json(bench, invocation);
   bench.footer(std::string("Examples:\n"

@@ -209,7 +209,8 @@ void add_comparison_options(CLI::App& command, SimulateArguments& arguments) {
   command
       .add_option("--plot", arguments.figure_file,
                   "Plot the time of a step against the budget into this SVG file, one line per coordinator")
-      ->type_name("FILE.svg");
+      ->type_name("FILE.svg")
+      ->check(figure_file());
 }
 
 }  // namespace

@@ -131,6 +131,7 @@ void add_pack(CLI::App& app, Invocation& invocation) {
           "Plot lengths, fill of the packs and the learning rate of each step into this SVG file; with --compare, "
           "one line for each sampler")
       ->type_name("FILE.svg")
+      ->check(figure_file())
       ->check(named);
   command
       .add_option(

@@ -179,7 +179,8 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       command
           .add_option("--plot", given->figure_file,
                       "Plot efficiency against cluster size into this SVG file; with --compare one line per policy")
-          ->type_name("FILE.svg");
+          ->type_name("FILE.svg")
+          ->check(figure_file());
   CLI::Option* memory =
       command
           .add_option("--memory", given->model_file,

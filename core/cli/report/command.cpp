@@ -39,6 +39,7 @@ void add_report(CLI::App& app, Invocation& invocation) {
           "Draw loss, metrics, evaluations, learning rate and world size over the steps into this SVG file, with "
           "a mark for each change of the worker group")
       ->type_name("FILE.svg")
+      ->check(figure_file())
       ->check([](const std::string& name) { return name.empty() ? "the name is empty" : std::string(); });
   add_json(*command, invocation);
   command->footer(

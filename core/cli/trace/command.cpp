@@ -41,7 +41,8 @@ void add_trace(CLI::App& app, Invocation& invocation) {
   command
       ->add_option("--plot", given->figure_file,
                    "Plot the timeline of one step of one rank into this SVG file: program, exchange, waits and bytes")
-      ->type_name("FILE.svg");
+      ->type_name("FILE.svg")
+      ->check(figure_file());
   command->add_option("--rank", given->choice.rank, "Report this rank only. Default: all ranks; the plot shows rank 0")
       ->check(within(int64_t{0}, int64_t{1} << 40))
       ->type_name("R");
