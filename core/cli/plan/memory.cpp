@@ -82,13 +82,14 @@ void MemoryStudy::describe(const sharded::ModelTables& model, const Config& conf
 
 std::string memory_text(const MemoryStudy& memory) {
   std::string text = fmt::format(
-      "model       {}: {} parameters, {} elements, {} modules\n"
+      "model       {}: {} parameter{}, {} elements, {} module{}\n"
       "largest     {}: {} with its gradients\n"
       "coordinator {}, {}{}\n"
       "replicated  {} on every rank, without [coordinator]\n",
-      memory.file, grouped(static_cast<int64_t>(memory.parameters)), grouped(static_cast<int64_t>(memory.elements)),
-      grouped(static_cast<int64_t>(memory.modules.size())), memory.largest, bytes_text(memory.largest_bytes),
-      memory.coordinator, memory.budget == 0 ? "no budget" : "budget " + bytes_text(memory.budget),
+      memory.file, grouped(static_cast<int64_t>(memory.parameters)), memory.parameters == 1 ? "" : "s",
+      grouped(static_cast<int64_t>(memory.elements)), grouped(static_cast<int64_t>(memory.modules.size())),
+      memory.modules.size() == 1 ? "" : "s", memory.largest, bytes_text(memory.largest_bytes), memory.coordinator,
+      memory.budget == 0 ? "no budget" : "budget " + bytes_text(memory.budget),
       memory.how.in_layer_order ? ", one pass per step" : "", bytes_text(memory.replicated));
   if (memory.visits) {
     const bool has_several = memory.visits->micro_batches > 1 && !memory.how.in_layer_order;
