@@ -47,7 +47,7 @@ constexpr auto kReasons = std::to_array<Reason>({
     {"fp32_allreduce", kPrecision},
     {"communication_data_type", kPrecision},
     {"seq_parallel_communication_data_type", kPrecision},
-    {"gradient_clipping", kGradients},
+    {"gradient_clipping", "gradients are the training program's: it clips them between the commit and its update"},
     {"prescale_gradients", "Pliant adds summed losses and divides once: nothing is scaled before"},
     {"gradient_predivide_factor", "Pliant adds summed losses and divides once: nothing is scaled before"},
     {"sparse_gradients", kGradients},

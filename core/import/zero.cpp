@@ -100,6 +100,21 @@ void carry_reduce_dtype(Draft& draft, const Source& bf16) {
   draft.carry(from, "reduce_dtype", Value::of(std::string(type == "fp32" ? "f32" : "bf16")));
 }
 
+void explain_fp16(Draft& draft) {
+  const Source enabled = draft.root().at("fp16").at("enabled");
+  if (!enabled || !enabled.value->is(Type::kBool) || !enabled.value->boolean) return;
+  draft.leave(enabled.path, "shards are computed in f32 or bf16: coordinator.compute_dtype, default \"f32\"");
+}
+
+/// DeepSpeed's word for no offloading.
+void explain_offload(Draft& draft, const Source& block) {
+  for (const char* const key : {"offload_param", "offload_optimizer"}) {
+    const Source device = block.at(key).at("device");
+    if (!device || !device.value->is(Type::kString) || device.value->text != "none") continue;
+    draft.leave(block.at(key).path, "not needed: nothing is offloaded");
+  }
+}
+
 /// Owners add up in f32, which is at least what was asked for.
 void explain_sums(Draft& draft) {
   const Source given = draft.root().at("data_types").at("grad_accum_dtype");
@@ -125,6 +140,8 @@ void import_zero(Draft& draft) {
   }
   carry_reduce_dtype(draft, bf16);
   explain_sums(draft);
+  if (!bf16) explain_fp16(draft);
+  explain_offload(draft, block);
   draft.table({"coordinator", kPlugin});
   for (const auto& [key, least] : kOptions) {
     if (const Source from = option_of(draft, block, key)) carry_option(draft, from, key, least);

@@ -57,14 +57,16 @@ TEST_CASE("import names the keys of one block that have one reason in one line")
   const std::string notes = folder.import().err;
   CHECK(
       notes ==
-      "note: not carried: fp16: precision belongs to the training program (enabled, loss_scale)\n"
+      "note: not carried: fp16.enabled: shards are computed in f32 or bf16: coordinator.compute_dtype, default "
+      "\"f32\"\n"
+      "note: not carried: fp16.loss_scale: precision belongs to the training program\n"
       "note: not carried: steps_per_print: monitoring belongs to the training program; `pliant run --json` reports the "
       "job\n"
       "note: not carried: zero_optimization: Pliant has no tier below the device: parameters and optimizer state stay "
       "on the device (offload_param.device, offload_optimizer.device)\n"
       "note: not carried: zero_optimization.overlap_comm: gathers and reduces always overlap with the computation\n");
-  for (const char* line : {"# - fp16: precision belongs to the training program (enabled, loss_scale)\n",
-                           "# - zero_optimization.overlap_comm: "}) {
+  for (const char* line :
+       {"# - fp16.loss_scale: precision belongs to the training program\n", "# - zero_optimization.overlap_comm: "}) {
     CHECK(contains(folder.import({"-q"}).out, line));
   }
 }

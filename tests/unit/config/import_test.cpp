@@ -275,7 +275,8 @@ TEST_CASE("stage 3 becomes a coordinator, its options without stage3_ and withou
       "{" + block() + R"(, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "sub_group_size": 1e9,
           "stage3_max_live_parameters": "auto", "max_reuse_distance": 7, "reduce_bucket_size": "500",
           "stage3_model_persistence_threshold": 9223372036854775807, "overlap_comm": true,
-          "offload_param": {"device": "cpu"}}})");
+          "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "none", "pin_memory": true}},
+          "fp16": {"enabled": true, "loss_scale": 0}})");
   CAPTURE(imported.toml);
   for (const char* line :
        {"\n[coordinator]\nuse = \"zero3\" ", "\n[coordinator.zero3]\nprefetch_bucket_size = 50000000 ",
@@ -290,6 +291,10 @@ TEST_CASE("stage 3 becomes a coordinator, its options without stage3_ and withou
   CHECK(target(imported, "zero_optimization.max_reuse_distance") == "coordinator.zero3.max_reuse_distance");
   CHECK(contains(reason(imported, "zero_optimization.stage3_max_live_parameters"), "auto"));
   CHECK(contains(reason(imported, "zero_optimization.offload_param.device"), "no tier below the device"));
+  CHECK(reason(imported, "zero_optimization.offload_optimizer.device") == "not needed: nothing is offloaded");
+  CHECK(reason(imported, "zero_optimization.offload_optimizer.pin_memory") == "not needed: nothing is offloaded");
+  CHECK(contains(reason(imported, "fp16.enabled"), "f32 or bf16: coordinator.compute_dtype"));
+  CHECK(contains(reason(imported, "fp16.loss_scale"), "precision belongs to the training program"));
   CHECK(contains(reason(imported, "zero_optimization.sub_group_size"), "shards"));
   CHECK(contains(reason(imported, "zero_optimization.overlap_comm"), "overlap with the computation"));
   const test::ScratchFolder folder;
