@@ -6,6 +6,14 @@
 
 namespace pliant::elastic {
 
+namespace {
+
+bool is_better(const RunOptions& run, double value, double than) {
+  return run.best_is == "most" ? value > than : value < than;
+}
+
+}  // namespace
+
 std::optional<double> value_of_state(const Lineage& lineage, int64_t step, const std::string& name) {
   const auto finite_of = [&name](const std::map<std::string, double>& values) -> std::optional<double> {
     const auto found = values.find(name);
@@ -29,10 +37,25 @@ std::optional<BestSnapshot> best_snapshot(const Lineage& lineage, const RunOptio
   for (auto at = lineage.snapshots.rbegin(); at != lineage.snapshots.rend(); ++at) {
     const std::optional<double> value = value_of_state(lineage, at->step, run.keep_best);
     if (!value) continue;
-    const bool is_better = !best || (run.best_is == "most" ? *value > best->value : *value < best->value);
-    if (is_better && is_there(*at)) best = BestSnapshot{at->file, at->step, run.keep_best, *value};
+    if ((!best || is_better(run, *value, best->value)) && is_there(*at))
+      best = BestSnapshot{at->file, at->step, run.keep_best, *value};
   }
   return best;
+}
+
+const Evaluation* better_evaluation(const Lineage& lineage, const RunOptions& run,
+                                    const std::optional<BestSnapshot>& best) {
+  const Evaluation* found = nullptr;
+  std::optional<double> most;
+  if (best) most = best->value;
+  for (const Evaluation& one : lineage.evaluations) {
+    const auto value = one.values.find(run.keep_best);
+    if (value == one.values.end() || !std::isfinite(value->second)) continue;
+    if (most && !is_better(run, value->second, *most)) continue;
+    found = &one;
+    most = value->second;
+  }
+  return found;
 }
 
 }  // namespace pliant::elastic

@@ -21,4 +21,9 @@ namespace pliant::elastic {
 [[nodiscard]] std::optional<BestSnapshot> best_snapshot(const Lineage& lineage, const RunOptions& run,
                                                         const std::function<bool(const SnapshotRecord&)>& is_there);
 
+/// The evaluation with the best value that [run] keep_best asks for, where it is better than that of `best`, the best
+/// snapshot, or there is none; nullptr otherwise.
+[[nodiscard]] const Evaluation* better_evaluation(const Lineage& lineage, const RunOptions& run,
+                                                  const std::optional<BestSnapshot>& best);
+
 }  // namespace pliant::elastic

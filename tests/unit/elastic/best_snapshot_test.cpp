@@ -63,4 +63,20 @@ TEST_CASE("a snapshot whose file is gone, or whose value is not finite, is not t
   CHECK_FALSE(value_of_state(lineage, 0, "loss").has_value());
 }
 
+TEST_CASE("an evaluation that is better than those of all snapshots is found") {
+  Lineage lineage = sample();
+  const auto better_of = [&](const RunOptions& run) {
+    const auto best = best_snapshot(lineage, run, [](const SnapshotRecord&) { return true; });
+    const Evaluation* const found = better_evaluation(lineage, run, best);
+    return found == nullptr ? int64_t{0} : found->step;
+  };
+  CHECK(better_of(by("valid")) == 0);
+  CHECK(better_of(by("")) == 0);
+  lineage.snapshots.erase(lineage.snapshots.begin());
+  CHECK(better_of(by("valid")) == 1);
+  CHECK(better_of(by("valid", "most")) == 0);
+  lineage.snapshots.clear();
+  CHECK(better_of(by("valid", "most")) == 2);
+}
+
 }  // namespace pliant::elastic

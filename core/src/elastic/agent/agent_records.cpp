@@ -170,13 +170,29 @@ Result<> Agent::State::move_to_fresh_directory() {
 JobEnd Agent::State::at_end(JobEnd over) {
   static_cast<void>(look());
   if (gone.empty()) {
-    if (ledger && over.outcome != JobOutcome::kFailed) prune_snapshots(INT64_MAX);
+    if (ledger && over.outcome != JobOutcome::kFailed) {
+      prune_snapshots(INT64_MAX);
+      say_what_was_better();
+    }
     return over;
   }
   if (rescue_lock && !has_newest_snapshot()) {
     event("no worker could write a snapshot there: a resumed job repeats steps", true);
   }
   return over.outcome == JobOutcome::kFailed ? over : job_failed(gone);
+}
+
+void Agent::State::say_what_was_better() {
+  const RunOptions& run = order.config.run();
+  const auto best =
+      best_snapshot(ledger->lineage(), run, [this](const SnapshotRecord& one) { return has_snapshot(one); });
+  const Evaluation* const better = better_evaluation(ledger->lineage(), run, best);
+  if (better == nullptr) return;
+  event(
+      fmt::format("{} was {:.6g} after step {}, better than in any snapshot: set [run] snapshot_every so that what is "
+                  "evaluated is also saved",
+                  run.keep_best, better->values.at(run.keep_best), better->step),
+      true);
 }
 
 void Agent::State::prune_snapshots(int64_t step) {
