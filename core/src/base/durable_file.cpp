@@ -70,10 +70,11 @@ Result<FileDescriptor> open_file(const std::filesystem::path& file, int flags, s
   FileDescriptor opened(fd);
   struct stat kind {};
   if ((flags & O_DIRECTORY) == 0 && ::fstat(fd, &kind) == 0 && !S_ISREG(kind.st_mode)) {
+    const char* const advice =
+        (flags & O_ACCMODE) == O_RDONLY ? "name a file that is" : "remove it or choose another name";
     return tl::unexpected<Error>(
         Error(Status::kFailedPrecondition,
-              fmt::format("cannot {} {}: it is not a regular file; remove it or choose another name", action,
-                          file.string())));
+              fmt::format("cannot {} {}: it is not a regular file; {}", action, file.string(), advice)));
   }
   return opened;
 }

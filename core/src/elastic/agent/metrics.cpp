@@ -51,7 +51,8 @@ void Group::record_evaluations() {
     found_ = record;
     std::string line = fmt::format("evaluation after step {}:", step);
     for (const auto& [name, value] : record.values) line += fmt::format(" {} {:.6g}", name, value);
-    if (record.lost > 0) line += fmt::format("; {} of the ranks were lost before", record.lost);
+    if (record.lost == 1) line += "; a rank was lost before it could give a part";
+    if (record.lost > 1) line += fmt::format("; {} ranks were lost before they could give a part", record.lost);
     actions_.event(line, false);
   }
 }
