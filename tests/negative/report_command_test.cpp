@@ -154,6 +154,14 @@ TEST_CASE("what is no run, or has no whole ledger, is refused with what to give 
   CHECK(empty.exit_code == 2);
   CHECK(has(empty.err, "run has no ledger.jsonl"));
   CHECK(json::parse(empty.out)["schema"] == "pliant.error/1");
+  for (const char* name : {"runs/1", "runs/2", "runs/3"}) std::filesystem::create_directories(folder / name);
+  pliant::test::write_all(folder / "runs/1/ledger.jsonl", "");
+  pliant::test::write_all(folder / "runs/2/ledger.jsonl", "");
+  pliant::test::write_all(folder / "runs/3/job.json", "{}");
+  CHECK(has(run_pliant(folder, {"report", "runs/3"}).err, "it failed before its first step"));
+  CHECK(has(run_pliant(folder, {"report", "runs/3"}).err,
+            "the newest run beside it that has one is " + (folder / "runs/2").string()));
+  CHECK(has(run_pliant(folder, {"report", "runs/2", "--plot", "run.png"}).err, "write run.svg, not 'run.png'"));
   pliant::test::write_all(folder / "run/ledger.jsonl", "{\"record\":\"led");
   const Outcome torn = run_pliant(folder, {"report", "run"});
   CHECK(torn.exit_code == 1);

@@ -37,10 +37,7 @@ struct OpenRun {
 OpenRun open_run(const fs::path& run) {
   std::error_code error;
   if (!fs::exists(run / "ledger.jsonl", error)) {
-    throw Error(Status::kNotFound,
-                fmt::format("{} {}; give the directory of a run, such as pliant-runs/NAME/latest", run.string(),
-                            fs::is_directory(run, error) ? "has no ledger.jsonl" : "is not a directory"),
-                Origin::kInput);
+    throw Error(Status::kNotFound, elastic::why_no_ledger(run), Origin::kInput);
   }
   RunDirectory directory = or_throw(RunDirectory::open(run));
   Lineage lineage = or_throw(elastic::Ledger::replay(directory.ledger()));

@@ -96,12 +96,7 @@ int64_t RunReport::steps_skipped() const {
 RunReport report_run(const fs::path& run) {
   std::error_code error;
   if (!fs::exists(run / "ledger.jsonl", error)) {
-    const bool is_folder = fs::is_directory(run, error);
-    throw Error(Status::kNotFound,
-                fmt::format("{} {}; give the directory of a run, such as pliant-runs/NAME/latest{}", run.string(),
-                            is_folder ? "has no ledger.jsonl" : "is not a directory",
-                            is_folder ? "; a program that does not use the embedding API commits no steps" : ""),
-                Origin::kInput);
+    throw Error(Status::kNotFound, elastic::why_no_ledger(run), Origin::kInput);
   }
   const elastic::RunDirectory directory = or_throw(elastic::RunDirectory::open(run));
   RunReport report;

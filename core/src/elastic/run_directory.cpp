@@ -62,6 +62,22 @@ std::string text_of(const JobFacts& facts) {
   return text.dump(2) + "\n";
 }
 
+std::string why_no_ledger(const fs::path& run) {
+  std::error_code error;
+  const std::string example = "give the directory of a run, such as pliant-runs/NAME/latest";
+  if (!fs::is_directory(run, error)) return fmt::format("{} is not a directory; {}", run.string(), example);
+  if (!fs::exists(run / "job.json", error)) return fmt::format("{} has no ledger.jsonl; {}", run.string(), example);
+  fs::path newest;
+  for (const auto& beside : fs::directory_iterator(fs::canonical(run, error).parent_path(), error)) {
+    if (beside.is_symlink(error) || !fs::exists(beside.path() / "ledger.jsonl", error)) continue;
+    newest = std::max(newest, beside.path());  // names of runs begin with the time
+  }
+  return fmt::format(
+      "{} has no ledger.jsonl: it failed before its first step, or its program does not use the embedding API, and "
+      "commits none; {}",
+      run.string(), newest.empty() ? example : "the newest run beside it that has one is " + newest.string());
+}
+
 Result<> write_file(const fs::path& file, const std::string& text) {
   const fs::path partial = file.string() + fmt::format(".{}.partial", random_hex());
   const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

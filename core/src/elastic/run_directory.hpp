@@ -36,6 +36,9 @@ std::string text_of(const JobFacts& facts);
 /// Of a resolved config, hex: equal digests, equal options.
 std::string digest_of_config(std::string_view resolved);
 
+/// Why nothing can be read of the ledger of `run`, which has none, and what to name instead.
+std::string why_no_ledger(const std::filesystem::path& run);
+
 /// Names inside a run directory. A value; touches nothing by itself.
 class RunDirectory {
  public:

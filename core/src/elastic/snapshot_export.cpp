@@ -44,10 +44,7 @@ class RunSearch {
   explicit RunSearch(const fs::path& run) : directory_(or_throw(RunDirectory::open(run))) {
     std::error_code error;
     if (!fs::exists(directory_.ledger(), error)) {
-      refuse_export(Status::kNotFound,
-                    fmt::format("{} has no ledger.jsonl; give the directory of a run, such as pliant-runs/NAME/latest, "
-                                "or a snapshot file",
-                                run.string()));
+      refuse_export(Status::kNotFound, elastic::why_no_ledger(run) + "; a snapshot file will do, too");
     }
     lineage_ = or_throw(elastic::Ledger::replay(directory_.ledger()));
   }
