@@ -81,7 +81,9 @@ std::vector<std::string> WorkerLog::last_lines() const {
 std::string cause_among(const std::vector<std::string>& lines) {
   const auto shown = [](const std::string& line) {
     const size_t first = line.find_first_not_of(" \t\r");
-    return first == std::string::npos ? std::string() : line.substr(first, kLongestCause);
+    if (first == std::string::npos) return std::string();
+    if (line.size() - first <= kLongestCause) return line.substr(first);
+    return line.substr(first, kLongestCause - 3) + "...";
   };
   const auto first_with = [&lines](auto... words) {
     return std::find_if(lines.begin(), lines.end(),
