@@ -199,7 +199,7 @@ def test_a_data_set_that_does_not_fit_the_lengths_is_named():
     with pytest.raises(pliant.Error, match="the lengths that the sampler was given"):
         for _ in loader_of(sampler, dataset=Tokens([2] * 400)):
             pass
-    with pytest.raises(pliant.Error, match="takes mappings"):
+    with pytest.raises(pliant.Error, match="takes mappings, such as {'input_ids': ...}"):
         Packed([[1, 2]])[0]
     with pytest.raises(pliant.Error, match="has no 'input_ids'"):
         Packed([{"ids": [1]}])[0]

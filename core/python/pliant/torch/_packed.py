@@ -54,7 +54,7 @@ class Packed(torch.utils.data.Dataset[Any]):
 
     def _sample(self, found: Any, item: int) -> Sample:
         if not isinstance(found, Mapping):
-            raise Error(f"sample {int(item)} is a {type(found).__name__}; Packed takes mappings", Status.INVALID_ARGUMENT)
+            raise Error(f"sample {int(item)} is a {type(found).__name__}; Packed takes mappings, such as {{{self.tokens!r}: ...}}", Status.INVALID_ARGUMENT)
         if self.tokens not in found:
             raise Error(f"sample {int(item)} has no {self.tokens!r}; say which value holds the tokens: Packed(dataset, tokens=...)")
         sample = Sample(found)
