@@ -198,6 +198,13 @@ nb::object commit(nb::handle self) {
     hooks.finish(self);
     if (step.is_lost) return nb::none();
   }
+  if (StepHooks::is_there(hooks.backward) && step.added < step.micros.size()) {
+    throw Error(Status::kFailedPrecondition,
+                "step " + std::to_string(step.index) + ": " + std::to_string(step.added) + " of " +
+                    std::to_string(step.micros.size()) +
+                    " micro-batches were added before commit: call step.backward(loss_sum) for each of them, in place "
+                    "of a backward of the program's own");
+  }
   if (StepHooks::is_there(hooks.before_commit)) hooks.before_commit(self);
   const bool was_final = step.is_final;
   try {
