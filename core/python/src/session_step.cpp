@@ -459,8 +459,8 @@ void bind_next(nb::class_<PySession>& session) {
       .def("next", &next)
       .def(
           "_steps",
-          [](nb::handle self, nb::object session) {
-            return instance_of(PySteps{self.attr("next"), std::move(session)});
+          [](nb::handle self, nb::object wrapper) {
+            return instance_of(PySteps{self.attr("next"), std::move(wrapper)});
           },
           "session"_a)
       .def("coming", &coming, "ahead"_a);
