@@ -206,8 +206,14 @@ def test_a_backward_that_raises_or_is_the_programs_own_leaves_nothing_behind():
         first.register_hook(fail)
         return model[1:](first).square().sum()
 
+    given_up = Watched(state.gradient_size, index=1, world_size=2)
+    state.begin(given_up)
     with pytest.raises(RuntimeError, match="in the middle"):
-        run(state, broken, index=1)
+        state.backward(given_up, given_up.pending, broken(0, given_up))
+    for _ in range(2):  # a part of it has travelled
+        with pytest.raises(pliant.Error, match=r"the backward of rows 0\.\.0 of step 1 has raised after a part .* go on with the next step of the session"):
+            state.backward(given_up, given_up.pending, model(inputs(0)).square().sum())
+    assert len(given_up.taken) > 1
     model(inputs(3)).sum().backward()
     for weight in model.parameters():
         weight.grad = None  # as zero_grad does

@@ -855,6 +855,31 @@ def test_a_loss_that_is_none_is_refused_and_an_error_in_backward_leaves_the_step
     assert step.added == 1
 
 
+@pytest.mark.parametrize("fails", ["within backward", "behind it"])
+def test_a_micro_batch_whose_backward_has_failed_is_computed_again_from_its_beginning(fails):
+    def computed(fails):
+        model = model_of(1, nn.Linear(4, 3), nn.Dropout(0.5), nn.Linear(3, 2))
+        model.register_buffer("seen", torch.zeros(1))
+        state = pliant.torch.state(model)
+        state.attach(session(deterministic=True))
+        step = Step(state.gradient_size)
+        state.begin(step)
+        if fails == "within backward":
+            hook = model[0].weight.register_hook(lambda _: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
+            hook.remove()
+        elif fails:
+            model.seen += 1
+            with pytest.raises(pliant.Error, match="the forward changes buffer seen"):
+                state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
+        assert step.added == 0
+        state.backward(step, step.pending, model(torch.ones(1, 4)).sum())
+        return step.sum
+
+    numpy.testing.assert_array_equal(computed(fails), computed(""))
+
+
 def test_a_loss_that_is_not_finite_is_handed_over_as_it_is():
     model = model_of()
     state = pliant.torch.state(model)

@@ -37,10 +37,15 @@ class EarlyPieces:
         self._is_sure = False  # a backward was counted
         self._is_off = False
         self._late: int | None = None  # a parameter that had one more gradient after its group was handed in
+        self._broken: tuple[Any, range] | None = None  # a step and rows of which a part was handed in when backward raised
         self._hooks = [self._hook(number) for number in range(len(gradients.slots))]
 
     def open(self, step: Any, rows: range) -> None:
         """The backward over `rows` comes next."""
+        if self._broken is not None and self._broken[0] is step and self._broken[1] == rows:
+            raise Error(f"the backward of rows {rows.start}..{rows.stop - 1} of step {step.index} has raised after a part of their gradient was handed in: go on with the next step "
+                        "of the session, which is this one again", Status.FAILED_PRECONDITION)
+        self._broken = None
         self._times = [0] * len(self._group_of)
         self._late, self._is_open = None, True
         self._step = None
@@ -52,6 +57,8 @@ class EarlyPieces:
 
     def close(self) -> None:
         """It has raised."""
+        if self._step is not None and self._rows is not None and -1 in self._left:
+            self._broken = self._step, self._rows
         self._is_open, self._step = False, None
 
     def rest(self) -> list[Piece]:

@@ -178,12 +178,13 @@ class State:
             if early is not None:
                 early.open(step, rows)
             loss_sum.backward()  # type: ignore[no-untyped-call]
+            self._gradients.collect()
+            self._buffers.check()
         except BaseException:
             if early is not None:
                 early.close()
+            self._open(step)  # a program that catches it computes the micro-batch from its beginning
             raise
-        self._gradients.collect()
-        self._buffers.check()
         self._is_new = False
         self._synchronise()
         for offset, count, address, kind in self._gradients.pieces if early is None else early.rest():
