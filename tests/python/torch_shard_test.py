@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import math
 import pickle
+import types
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import pliant
+import pliant.elastic
 import pliant.torch
 import sharded_core
 from sharded_core import attempt, check_gradients, one_rank, sharded, take_step  # noqa: F401: a fixture of every test
@@ -351,6 +353,26 @@ def test_after_an_exception_in_a_pass_nothing_is_left_of_it_and_the_step_is_made
     core.give_up()
     take_step(state, [lambda: model(TOKENS)])
     check_gradients(model, core, plain, plain(TOKENS))
+
+
+@pytest.mark.parametrize("goes_on", ["calls the model again", "raises an error of its own", "does nothing more"])
+def test_a_program_that_catches_what_a_lost_rank_has_ended_leaves_the_attempt_as_quietly(goes_on):
+    model, given = made(), []
+    state, core = sharded(model)
+    core.fails_at, core.failure = ("blocks.1", "forward"), Lost("rank 1 is lost", pliant.Status.ABORTED)
+    step = sharded_core.Step()
+    step._session, step._is_lost, step._begin_attempt = types.SimpleNamespace(_state=state), False, lambda: None
+    step._give_up = lambda _, message, __: given.append(message) or message == "rank 1 is lost"
+    state.begin(step)
+    with pliant.elastic.Attempt(step) as attempt:
+        try:
+            model(TOKENS)
+        except pliant.Error as error:
+            if goes_on == "calls the model again":
+                model(TOKENS)
+            elif goes_on == "raises an error of its own":
+                raise ValueError("no loss") from error
+    assert given == ["rank 1 is lost"] and not attempt.is_complete
 
 
 def test_an_exception_of_the_programs_own_forward_comes_out_and_a_micro_batch_whose_backward_is_missing_is_said():

@@ -320,7 +320,8 @@ is not committed all ranks make it again.)";
 
 constexpr const char* kDocOfBackward =
     R"(Has the state compute and add the gradient of `loss_sum`, the summed loss over the micro-batch that is next:
-`TrainerState.backward`.)";
+`TrainerState.backward`. After an exception of it the micro-batch is still the next one: a program that catches it
+computes the loss again and calls this again, or goes on with the session's next step, which is this one again.)";
 
 constexpr const char* kDocOfCommit =
     R"(Reduces, votes and waits for the verdict. None: the group changed first, or [run] on_nonfinite = "skip" leaves

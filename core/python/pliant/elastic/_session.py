@@ -91,7 +91,8 @@ class Attempt:
             self.is_complete = error is None
             return False
         broken = end()
-        ended_by = error or broken
+        is_consequence = broken is not None and (error is None or error.__cause__ is broken)  # the program has caught what has ended the pass
+        ended_by = broken if is_consequence else error
         if ended_by is None:
             self.is_complete = True
             return False

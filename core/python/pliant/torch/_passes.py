@@ -253,7 +253,7 @@ class Passes:
                         Status.FAILED_PRECONDITION)
         if self.broken is not None:
             raise Error(f"a pass of this attempt has ended with {type(self.broken).__name__}: {self.broken}; leave `with step.attempt():` and go on with the "
-                        "next step of the session, which is this one again", Status.FAILED_PRECONDITION)
+                        "next step of the session, which is this one again", Status.FAILED_PRECONDITION) from self.broken
 
     # What parameters ask.
 
