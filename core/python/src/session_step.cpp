@@ -199,11 +199,13 @@ nb::object commit(nb::handle self) {
     if (step.is_lost) return nb::none();
   }
   if (StepHooks::is_there(hooks.backward) && step.added < step.micros.size()) {
+    const RowRange& rows = step.micros[step.added];
     throw Error(Status::kFailedPrecondition,
-                "step " + std::to_string(step.index) + ": " + std::to_string(step.added) + " of " +
-                    std::to_string(step.micros.size()) +
-                    " micro-batches were added before commit: call step.backward(loss_sum) for each of them, in place "
-                    "of a backward of the program's own");
+                "step " + std::to_string(step.index) + ": rows " + std::to_string(rows.first) + ".." +
+                    std::to_string(rows.first + rows.count - 1) +
+                    " have no gradient yet: step.backward(loss_sum) comes once for each batch of the step, in place of "
+                    "loss_sum.backward(), and before commit(). No batch is left out; where a loss is not finite [run] "
+                    "on_nonfinite = \"skip\" leaves out the step");
   }
   if (StepHooks::is_there(hooks.before_commit)) hooks.before_commit(self);
   const bool was_final = step.is_final;
