@@ -725,7 +725,21 @@ CHANGES = {
     "converted": (lambda model: model.norm.double(), "parameter norm.weight was converted or moved"),
     "frozen": (lambda model: model.norm.weight.requires_grad_(False), "parameter norm.weight was frozen after"),
     "replaced": (lambda model: setattr(model.norm, "weight", nn.Parameter(torch.ones(6))), "parameter norm.weight of the model is another one"),
+    "added": (lambda model: model.norm.register_parameter("late", nn.Parameter(torch.ones(6))), "parameter norm.late was added to the model after pliant.torch.shard"),
+    "added in a module": (lambda model: model.blocks.append(Block()), "parameter blocks.2.norm.weight was added to the model after pliant.torch.shard"),
 }
+
+
+def test_the_layout_says_of_a_cut_model_in_which_group_of_the_optimizer_a_parameter_is():
+    def layout(count):
+        model = made()
+        weights = [*model.parameters()]
+        groups = [{"params": weights[:count], "lr": 0.1}, {"params": weights[count:], "lr": 0.2}]
+        state, _ = sharded(model, torch.optim.SGD(groups))
+        return state.gradient_layout
+
+    assert layout(2) == layout(2) != layout(3)
+    assert layout(1).splitlines()[:2] == ["embedding.weight (11, 6) in group 0", "blocks.0.norm.weight (6,) in group 1"]
 
 
 @pytest.mark.parametrize("change", sorted(CHANGES))

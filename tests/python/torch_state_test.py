@@ -325,6 +325,18 @@ def test_the_layout_of_the_gradient_says_which_parameters_are_trained():
     assert len(layouts) == 3
 
 
+def test_the_layout_of_the_gradient_says_which_group_of_the_optimizer_a_parameter_is_in():
+    def layout(*members):
+        model = model_of()
+        named = dict(model.named_parameters())
+        groups = [{"params": [named[name] for name in names.split()], "lr": 0.1 * (number + 1)} for number, names in enumerate(members)]
+        return pliant.torch.state(model, torch.optim.SGD(groups, lr=0.1)).gradient_layout
+
+    one = layout("0.weight 0.bias", "2.weight 2.bias")
+    assert one.splitlines()[2] == "2.weight (2, 3) in group 1"
+    assert layout("0.bias 0.weight", "2.weight 2.bias") == one != layout("0.weight", "0.bias 2.weight 2.bias")
+
+
 def test_parameters_that_are_replaced_or_come_later_are_refused_by_name():
     model = model_of()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

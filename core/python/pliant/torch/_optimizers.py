@@ -1,7 +1,7 @@
 """The state of torch's optimizers: all of it before the first step, and by the names of parameters."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -119,6 +119,12 @@ def check_groups(optimizer: Any, names: Mapping[int, str]) -> None:
         for key, value in group.items():
             if key not in ("params", "param_names"):
                 plain(value, f"{key!r} of group {number} of the optimizer")
+
+
+def layout_of(parameters: Iterable[tuple[str, torch.nn.Parameter]], optimizer: Any) -> str:
+    """A line for each: its name, shape and group. What ranks have alike; the order within a group is no part of it."""
+    groups = {id(parameter): number for number, group in enumerate(() if optimizer is None else optimizer.param_groups) for parameter in group["params"]}
+    return "".join(f"{name} {tuple(one.shape)}{f' in group {groups[id(one)]}' if id(one) in groups else ''}\n" for name, one in parameters)
 
 
 def warn_of_others(optimizer: Any, parameters: Mapping[str, torch.nn.Parameter]) -> None:

@@ -11,6 +11,7 @@ import torch
 from pliant import _core
 from pliant._errors import Error, Status
 from pliant.torch import _deterministic
+from pliant.torch._members import Members
 from pliant.torch._slots import Slot
 from pliant.torch._units import Unit
 
@@ -33,6 +34,8 @@ class _Call:
 
 class Passes:
     """What the program does with its model, as core is to hear of it. One thread at a time, whichever."""
+
+    members: Members  # of the model, once it is cut
 
     def __init__(self, core: _core.ShardedModel, slots: list[Slot]) -> None:
         self._core = core
@@ -130,6 +133,7 @@ class Passes:
                 if parameters.get(key) is not slot.parameter:
                     raise Error(f"parameter {slot.name} of the model is another one than when pliant.torch.shard was called: load values with load_state_dict",
                                 Status.FAILED_PRECONDITION)
+        self.members.require_none_added()
 
     def _call_again(self, unit: Unit, forward: Callable[..., Any], arguments: Any, named: Any) -> Any:
         """A forward within backward, as torch.utils.checkpoint makes it. It may be left before its end, by an exception of torch's own."""

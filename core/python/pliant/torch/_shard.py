@@ -18,6 +18,7 @@ from pliant import _core
 from pliant._errors import Error, Status
 from pliant.torch import _deterministic, _optimizers, _slots
 from pliant.torch._buffers import Buffers, bytes_of, described, load_buffers
+from pliant.torch._members import Members
 from pliant.torch._passes import Passes
 from pliant.torch._rates import Rates, other
 from pliant.torch._shard_optimizer import ShardOptimizer, copy_of
@@ -115,6 +116,7 @@ class ShardedState:
             self._update.close(by_id, self._step)
         for module in model.modules():
             _watch_module(module, self, by_id)
+        self._passes.members = Members(model, "pliant.torch.shard")
         self._buffers = Buffers(model)
         self._buffer_bytes: tuple[list[int], bytes] | None = None
         self.save()  # what cannot be saved is said now
@@ -135,6 +137,11 @@ class ShardedState:
     @property
     def gradient_size(self) -> int:
         return 0
+
+    @property
+    def gradient_layout(self) -> str:
+        """Which parameters are trained, and by which group of the optimizer: each rank updates what it owns."""
+        return _optimizers.layout_of([(slot.name, slot.parameter) for slot in self._slots if slot.trained], self.optimizer)
 
     def arrays(self) -> list[Any]:
         return []

@@ -13,6 +13,7 @@ from pliant.torch import _deterministic, _optimizers
 from pliant.torch._buffers import Buffers
 from pliant.torch._early import EarlyPieces
 from pliant.torch._gradients import Gradients
+from pliant.torch._members import Members
 from pliant.torch._rates import Rates, other
 from pliant.torch._scheduler import _scale_moments
 
@@ -74,7 +75,7 @@ class State:
         self._gradients = Gradients(list(self._parameters.items()) if trains else [])
         trained = {id(parameter): name for name, parameter in self._parameters.items() if parameter.requires_grad}
         self._frozen = [(name, parameter) for name, parameter in self._parameters.items() if not parameter.requires_grad]
-        self._look_at_members()
+        self._members = Members(model, "pliant.torch.state")
         self._buffers = Buffers(model)
         if optimizer is not None:
             _optimizers.check_groups(optimizer, self._names)
@@ -120,8 +121,8 @@ class State:
 
     @property
     def gradient_layout(self) -> str:
-        """Which parameters are trained, in the order of the gradient."""
-        return "".join(f"{slot.name} {tuple(slot.view.shape)}\n" for slot in self._gradients.slots)
+        """Which parameters are trained, in the order of the gradient, and by which group of the optimizer."""
+        return _optimizers.layout_of([(slot.name, slot.parameter) for slot in self._gradients.slots], self.optimizer)
 
     def arrays(self) -> list[Array]:
         """Name, type, shape and address of each tensor."""
@@ -289,22 +290,11 @@ class State:
                 raise Error(f"parameter {full} of the model is another one than when pliant.torch.state was called; change it in place, with torch.no_grad()",
                             Status.FAILED_PRECONDITION)
         self._rates.require_same_groups()
-        if any(len(members) != count for members, count in self._members) or any(home.get(name) is not None for home, name in self._empty):
-            added = [name for name in dict(self.model.named_parameters()) if name not in self._parameters]
-            if added:
-                raise Error(f"parameter {added[0]} was added to the model after pliant.torch.state was called; what comes later has no place in the job's "
-                            "state: add it before", Status.FAILED_PRECONDITION)
-            self._look_at_members()
+        self._members.require_none_added()
         for name, parameter in self._frozen:
             if parameter.requires_grad:
                 raise Error(f"parameter {name} was frozen when pliant.torch.state was called, and needs a gradient now: have it need one there, and freeze it "
                             "afterwards", Status.FAILED_PRECONDITION)
-
-    def _look_at_members(self) -> None:
-        """Modules and parameters of each module, to see cheaply whether some were added."""
-        modules: list[Any] = list(self.model.modules())
-        self._members = [(members, len(members)) for module in modules for members in (module._parameters, module._modules)]
-        self._empty = [(module._parameters, name) for module in modules for name, parameter in module._parameters.items() if parameter is None]
 
     def _require_same_places(self) -> None:
         """And lets what torch's streams of a device have to do on the tensors be done."""
