@@ -521,6 +521,11 @@ def test_a_state_that_cannot_be_saved_is_refused_at_once():
     scheduler.extra = object()
     with pytest.raises(pliant.Error, match=r"what LambdaLR keeps is a object.*a newer torch may.*LambdaLR and the schedules of \[lr\]"):
         pliant.torch.state(model, optimizer, scheduler=scheduler)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = pliant.torch.state(model, optimizer)
+    optimizer.param_groups[0]["rule"] = len
+    with pytest.raises(pliant.Error, match="'rule' of group 0 of the optimizer is a builtin_function_or_method; a state without pickle holds"):
+        state.save()
 
 
 def test_what_is_no_optimizer_or_no_scheduler_is_refused_with_what_to_give():

@@ -71,7 +71,7 @@ class Buffers:
     def _now(module: Any, name: str) -> torch.Tensor:
         buffer = module._buffers.get(name)
         if buffer is None:
-            raise Error(f"buffer {name} of {type(module).__name__} is gone since pliant.torch.state was called", Status.FAILED_PRECONDITION)
+            raise Error(f"buffer {name} of {type(module).__name__} is gone since it became part of the job's state", Status.FAILED_PRECONDITION)
         kept: torch.Tensor = buffer
         return kept
 

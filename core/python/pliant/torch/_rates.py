@@ -104,8 +104,8 @@ class Rates:
     def save(self, kept: dict[str, Any]) -> None:
         if self.optimizer is not None:
             kept["optimizer"] = type(self.optimizer).__name__
-            kept["groups"] = [{key: _optimizers.plain(value, key) for key, value in group.items() if key not in ("params", "param_names")}
-                              for group in self.optimizer.param_groups]
+            kept["groups"] = [{key: _optimizers.plain(value, f"{key!r} of group {number} of the optimizer") for key, value in group.items()
+                               if key not in ("params", "param_names")} for number, group in enumerate(self.optimizer.param_groups)]
         if self.scheduler is not None:
             try:
                 kept["scheduler"] = _optimizers.plain(self.scheduler.state_dict(), f"what {type(self.scheduler).__name__} keeps")
