@@ -247,6 +247,27 @@ def test_a_snapshot_of_another_model_is_refused_with_what_differs_and_changes_no
         pliant.torch.load_snapshot(file, model, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
+def test_a_snapshot_of_another_optimizer_is_refused_by_file_and_changes_nothing(folder, alone):
+    file = alone / f"snapshots/step-{STEPS:08}.snapshot"
+    for kind, said in (("another kind", "the state is of AdamW, and this program has Adam"), ("one group", "has 2 parameter groups, and this program's optimizer 1"),
+                       ("no scheduler", "the state has a scheduler, and this program has none")):
+        model, optimizer, warm_up = built(folder)
+        if kind == "another kind":
+            optimizer = torch.optim.Adam([{"params": group["params"]} for group in optimizer.param_groups])
+            warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+        elif kind == "one group":
+            optimizer = torch.optim.AdamW(model.parameters())
+            warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+        before = [one.detach().clone() for one in model.parameters()]
+        rates = [group["lr"] for group in optimizer.param_groups]
+        with pytest.raises(pliant.Error, match=re.escape(str(file)) + f": .*{said}"):
+            pliant.torch.load_snapshot(file, model, optimizer, scheduler=None if kind == "no scheduler" else warm_up)
+        assert all(torch.equal(one, kept) for one, kept in zip(model.parameters(), before)), kind
+        assert rates == [group["lr"] for group in optimizer.param_groups]
+    with pytest.raises(pliant.Error, match="is a folder; a snapshot is a file, such as the newest of its snapshots/"):
+        pliant.torch.load_snapshot(alone, built(folder)[0])
+
+
 def test_files_that_are_no_snapshots_are_refused_by_name(folder, alone):
     model, _, _ = built(folder)
     with pytest.raises(pliant.Error, match="nowhere.snapshot") as raised:

@@ -538,6 +538,8 @@ def test_what_is_no_optimizer_or_no_scheduler_is_refused_with_what_to_give():
                                   ([schedulers(optimizer)["steps"]], TypeError, "the scheduler is a list: .*ChainedScheduler")]:
         with pytest.raises(kind, match=said):
             pliant.torch.state(model, optimizer, scheduler=scheduler)
+    with pytest.raises(TypeError, match=r"the model is a list: a torch.nn.Module is needed"):
+        pliant.torch.state([nn.Linear(1, 1)])
 
 
 @pytest.mark.parametrize(("blob", "said"), [(b"", "none of pliant.torch"), (b"[]", "none of pliant.torch"), (b'{"format":9}', "has format 9")])

@@ -10,6 +10,9 @@ from pliant._errors import Error, Status
 from pliant.torch._rates import other
 
 
+_SHOWN = 3  # buffers that a message names
+
+
 class Buffers:
     """Notices a forward that changes a buffer, as BatchNorm in training does: ranks compute different rows, and would hold different ones."""
 
@@ -91,10 +94,19 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
     return made
 
 
+def require_like(named: Sequence[tuple[str, torch.Tensor]], kept: Mapping[str, Any]) -> None:
+    """Raises Error where `kept` describes other buffers, with some that differ."""
+    if kept.get("buffers") == described(named):
+        return
+    here, there = ({name: f"{kind.replace('torch.', '')} {shape}" for name, kind, shape in found} for found in (described(named), kept.get("buffers") or ()))
+    differences = [f"{name} is {here.get(name, 'missing')} in this program and {there.get(name, 'missing')} there"
+                   for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+    raise other(f"has other buffers of the model than this program's has: {'; '.join(differences[:_SHOWN]) or 'they are in another order'}")
+
+
 def load_buffers(named: Sequence[tuple[str, torch.Tensor]], kept: Mapping[str, Any], found: memoryview) -> None:
     """`found`: the bytes of all buffers, which `kept` describes."""
-    if kept.get("buffers") != described(named):
-        raise other("has other buffers of the model than this program's has")
+    require_like(named, kept)
     buffers = [buffer for _, buffer in named if buffer.numel()]
     if sum(buffer.numel() * buffer.element_size() for buffer in buffers) != len(found):
         raise Error("the state beside the shards is damaged: its buffers have other bytes than they say", Status.DATA_LOSS)

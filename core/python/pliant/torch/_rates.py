@@ -113,6 +113,9 @@ class Rates:
                 raise Error(f"{error.message}. Of functions a newer torch may keep the names; LambdaLR and the schedules of [lr] need none", error.status) from None
 
     def require_like(self, kept: dict[str, Any]) -> None:
+        """Raises Error for what another program kept."""
+        if (kept.get("scheduler") is None) != (self.scheduler is None):
+            raise other("has a scheduler, and this program has none" if self.scheduler is None else "has no scheduler, and this program has one")
         if self.optimizer is None:
             return
         kind = type(self.optimizer).__name__
@@ -125,8 +128,6 @@ class Rates:
         for group, saved in zip(() if self.optimizer is None else self.optimizer.param_groups, kept.get("groups", ())):
             for key, value in saved.items():
                 group[key] = _optimizers.like(group.get(key), value)
-        if (kept.get("scheduler") is None) != (self.scheduler is None):
-            raise other("has a scheduler, and this program has none" if self.scheduler is None else "has no scheduler, and this program has one")
         if self.scheduler is not None:
             before = self.scheduler.state_dict()
             self.scheduler.load_state_dict(_optimizers.like(before, kept["scheduler"]))

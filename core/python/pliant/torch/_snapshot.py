@@ -9,8 +9,8 @@ import torch
 
 from pliant import _core
 from pliant._errors import Error, Status
-from pliant.torch._buffers import load_buffers
-from pliant.torch._state import State, _array_name, parts_of_blob
+from pliant.torch._buffers import load_buffers, require_like
+from pliant.torch._state import State, _array_name, parts_of_blob, read_blob
 
 _SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "uint8": "u8", "int8": "u8",
           "bool": "u8"}
@@ -28,8 +28,8 @@ def load_snapshot(
 
     The snapshot is of a job with `pliant.torch.state` or one with `pliant.torch.shard`: the model here is whole either way.
 
-    Raises Error where the file is damaged, and where it is of another model, with what differs; the model is unchanged then, unless it is a buffer of a
-    sharded job that differs. On a device other than the CPU the state goes through the CPU's memory.
+    Raises Error where the file is damaged, and where it is of another model, optimizer or scheduler, with what differs; nothing is changed then. On a device
+    other than the CPU the state goes through the CPU's memory.
     """
     file = _file_of(os.fsdecode(path))
     state = State(model, optimizer, scheduler, trains=False)
@@ -37,7 +37,7 @@ def load_snapshot(
     held: list[tuple[torch.Tensor, torch.Tensor]] = []  # a tensor of the CPU, and where it belongs
     steps, was_sharded = 0, False
 
-    def place(step: int, arrays: list[tuple[str, str, tuple[int, ...]]], is_sharded: bool) -> list[int]:
+    def look(step: int, arrays: list[tuple[str, str, tuple[int, ...]]], is_sharded: bool) -> list[int]:
         nonlocal steps, was_sharded
         steps, was_sharded = step, is_sharded
         if is_sharded:
@@ -45,30 +45,47 @@ def load_snapshot(
             _require_same(file, _without_buffers(own, model), _without_frozen(arrays, own), with_optimizer=optimizer is not None)
         else:
             _require_same(file, own, arrays, with_optimizer=optimizer is not None)
+        return [0] * len(arrays)
+
+    def place(_: int, arrays: list[tuple[str, str, tuple[int, ...]]], is_sharded: bool) -> list[int]:
         places = []
         for name, _, _ in arrays:
-            if name not in own or not own[name][2].numel():
+            known = own.get(_name_of_whole(name) if is_sharded else name)
+            if known is None or not known[2].numel():
                 places.append(0)
                 continue
-            tensor = own[name][2]
+            tensor = known[2]
             there = tensor if tensor.device.type == "cpu" else torch.empty_like(tensor, device="cpu", requires_grad=False)
             held.append((there, tensor))
             places.append(there.data_ptr())
         return places
 
-    rest: Any = _core._load_snapshot(file, place)
+    blob = _core._load_snapshot(file, look)  # first, so that nothing is changed where something differs
+    kept: dict[str, Any] = {}
+    buffers = memoryview(b"")
+    if was_sharded:
+        kept, buffers = parts_of_blob(blob)
+    elif optimizer is not None:
+        kept = read_blob(blob)
+    try:
+        if was_sharded:
+            require_like(list(model.named_buffers()), kept)
+            if optimizer is not None:
+                numbers = zip(optimizer.param_groups, kept.get("numbers", ()))
+                kept["numbers"] = {state._names[id(one)]: found for group, found in numbers for one in group["params"]}
+        if optimizer is not None:
+            state.require_like(kept)
+    except Error as error:
+        raise Error(f"{file}: {error.message}", error.status, 2) from None
+    _core._load_snapshot(file, place)
     with torch.no_grad():
         for there, tensor in held:
             if there is not tensor:
                 tensor.copy_(there)
     if was_sharded:
-        rest, buffers = parts_of_blob(rest)
-        load_buffers(list(model.named_buffers()), rest, buffers)
-        if optimizer is not None:
-            numbers = zip(optimizer.param_groups, rest.get("numbers", ()))
-            rest["numbers"] = {state._names[id(one)]: found for group, found in numbers for one in group["params"]}
+        load_buffers(list(model.named_buffers()), kept, buffers)
     if optimizer is not None:
-        state.load(rest)
+        state.load(kept)
     return steps
 
 

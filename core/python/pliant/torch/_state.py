@@ -59,6 +59,8 @@ class State:
         trains: bool = True,
     ) -> None:
         """`trains`: with memory for gradients."""
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"the model is a {type(model).__name__}: a torch.nn.Module is needed")
         if isinstance(model, torch.nn.parallel.DistributedDataParallel):
             raise Error("DistributedDataParallel adds gradients itself: give pliant.torch.state the model inside, ddp.module")
         self._rates = Rates(optimizer, scheduler)
@@ -151,8 +153,8 @@ class State:
     def load(self, blob: Any) -> None:
         """What `save` gave, on this rank or another, or what is in that. The arrays are there already."""
         self._rates.drop()
-        kept = blob if isinstance(blob, dict) else _read(blob)
-        self._rates.require_like(kept)
+        kept = blob if isinstance(blob, dict) else read_blob(blob)
+        self.require_like(kept)
         if self.optimizer is not None:
             self._load_numbers(kept["numbers"])
         self._rates.load(kept)
@@ -160,6 +162,13 @@ class State:
             frozen = set(kept["frozen"])
             for slot in self._gradients.slots:
                 slot.parameter.requires_grad_(slot.name not in frozen)
+
+    def require_like(self, kept: dict[str, Any]) -> None:
+        """Raises Error for what another program's `save` gave; nothing is changed."""
+        self._rates.require_like(kept)
+        for name, key, _ in self._numbers():
+            if key not in kept["numbers"].get(name, ()):
+                raise other(f"has no {key!r} of {name}")
 
     def begin(self, step: Any) -> None:
         """A step is handed out, maybe again."""
@@ -274,15 +283,15 @@ class State:
     def _tensors(self) -> list[tuple[str, torch.Tensor]]:
         return [(name, tensor) for name, _, _, tensor in self._held()]
 
+    def _numbers(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Name of the parameter, key of a number that the optimizer keeps of it, and the mapping that holds it."""
+        entries = () if self.optimizer is None else self.optimizer.state.items()
+        return [(self._names[id(parameter)], key, kept) for parameter, kept in entries
+                for key, value in kept.items() if value is not None and _optimizers.is_number(value)]
+
     def _load_numbers(self, found: dict[str, Any]) -> None:
-        for parameter, entries in self.optimizer.state.items():
-            name = self._names[id(parameter)]
-            for key, value in entries.items():
-                if value is None or not _optimizers.is_number(value):
-                    continue
-                if key not in found.get(name, ()):
-                    raise other(f"has no {key!r} of {name}")
-                entries[key] = _optimizers.like(value, found[name][key])
+        for name, key, entries in self._numbers():
+            entries[key] = _optimizers.like(entries[key], found[name][key])
 
     def _require_same_parameters(self) -> None:
         for home, name, parameter, full in self._homes:
@@ -352,7 +361,8 @@ def _require_apart(tensors: list[tuple[str, torch.Tensor]]) -> None:
             raise Error(f"{name} and {other} share memory and are two tensors: use one parameter in both places, as in head.weight = embedding.weight")
 
 
-def _read(blob: Any) -> dict[str, Any]:
+def read_blob(blob: Any) -> dict[str, Any]:
+    """The JSON that `save` of a state gave."""
     try:
         kept = json.loads(bytes(blob))
         known = kept["format"]
@@ -367,7 +377,7 @@ def _read(blob: Any) -> dict[str, Any]:
 def parts_of_blob(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     """What a sharded model's `save` gave: its JSON, and the bytes of buffers."""
     (size,) = struct.unpack("<Q", blob[:8]) if len(blob) >= 8 else (0,)
-    return _read(blob[8 : 8 + size]), memoryview(blob)[8 + size :]
+    return read_blob(blob[8 : 8 + size]), memoryview(blob)[8 + size :]
 
 
 def clip_scale(norm: float, max_norm: float) -> float:
