@@ -493,6 +493,28 @@ def test_an_update_of_the_programs_own_goes_over_what_the_rank_owns():
     state.update(lambda name, first, _, gradient: torch.testing.assert_close(gradient, whole[name][first : first + len(gradient)] * scale))
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_after_an_exception_in_an_update_no_further_step_is_made(own, monkeypatch):
+    model = made()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state, _ = sharded(model, optimizer)
+    take_step(state, [lambda: model(TOKENS)])
+    left = [3]
+
+    def fails(*_):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    if not own:
+        monkeypatch.setattr(torch.optim.SGD, "step", fails)
+    for words in ("", "KeyboardInterrupt has ended the update .* this worker does not hold its share", "KeyboardInterrupt has ended the update"):
+        with pytest.raises(pliant.Error if words else KeyboardInterrupt, match=words):
+            state.update(fails) if own else optimizer.step()
+    with pytest.raises(pliant.Error, match="KeyboardInterrupt has ended the update .* end the process, another one takes its place"):
+        state.before_next()
+
+
 def test_whole_and_sharded_state_dicts_and_values_that_are_loaded():
     plain, other, model = made(), made(2), made()
     state, core = sharded(model, torch.optim.AdamW(model.parameters()))

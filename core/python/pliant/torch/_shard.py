@@ -83,6 +83,8 @@ class ShardedState:
         self._is_deterministic = bool(session.config.run.deterministic)
         self._is_new = True  # no forward was looked at
         self._owes_update = False
+        self._is_updating = False  # what this rank owns is changed in part
+        self._ended_by = ""  # the kind of exception that an update has ended with, so that it stays so
         self._gradient_scale = 1.0  # of the update that is owed
         found = dict(model.named_parameters())
         chosen = choose(model, units)
@@ -159,7 +161,7 @@ class ShardedState:
 
     def load(self, blob: bytes) -> None:
         self._rates.drop()
-        self._owes_update = False
+        self._owes_update, self._ended_by = False, ""
         kept, buffers = parts_of_blob(blob)
         self._rates.require_like(kept)
         numbers = kept.get("numbers", [])
@@ -172,6 +174,7 @@ class ShardedState:
         load_buffers(self._buffers.named(), kept, buffers)
 
     def before_next(self) -> None:
+        self._require_whole_update()
         if self._owes_update:
             raise Error("the update of the last committed step was not made: call step() of the optimizer that pliant.torch.shard was given, or state.update(), "
                         "where step.commit() is true", Status.FAILED_PRECONDITION)
@@ -242,9 +245,7 @@ class ShardedState:
             with torch.no_grad():
                 each(self._slots[number].name, first, own, mean if self._gradient_scale == 1 else mean * self._gradient_scale)
 
-        self._require_owed()
-        self.sharded.update(take)
-        self._owes_update = False
+        self._make_update(lambda: self.sharded.update(self._noted(take)))
 
     @contextlib.contextmanager
     def whole(self, *chosen: Chosen, writeback: bool = False) -> Iterator[None]:
@@ -327,15 +328,35 @@ class ShardedState:
         _deterministic.seed_generators(self._seed, step.index, rows.start)
 
     def _step(self) -> None:
-        self._require_owed()
         assert self._update is not None
-        self._update.gradient_scale = self._gradient_scale
-        self._update.step(self.sharded.update)
-        self._owes_update = False
+        update = self._update
+        update.gradient_scale = self._gradient_scale
+        self._make_update(lambda: update.step(lambda each: self.sharded.update(self._noted(each))))
 
-    def _require_owed(self) -> None:
+    def _make_update(self, make: Callable[[], None]) -> None:
+        self._require_whole_update()
         if not self._owes_update:
             raise Error("an update comes once after each commit() that returned a value: what is not committed is not applied", Status.FAILED_PRECONDITION)
+        self._is_updating = False
+        try:
+            make()
+        except BaseException as error:
+            if self._is_updating:
+                self._ended_by = type(error).__name__
+            raise
+        self._owes_update = False
+
+    def _noted(self, each: Callable[..., object]) -> Callable[..., None]:
+        def change(*run: Any) -> None:
+            self._is_updating = True
+            each(*run)
+
+        return change
+
+    def _require_whole_update(self) -> None:
+        if self._ended_by:
+            raise Error(f"{self._ended_by} has ended the update of the last committed step, which is made in part: this worker does not hold its share of the state "
+                        "of the job any more; end the process, another one takes its place", Status.FAILED_PRECONDITION)
 
     def _require_attempt(self, what: str) -> None:
         if not self._passes.is_attempted:
