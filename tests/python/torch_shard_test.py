@@ -493,6 +493,22 @@ def test_an_update_of_the_programs_own_goes_over_what_the_rank_owns():
     state.update(lambda name, first, _, gradient: torch.testing.assert_close(gradient, whole[name][first : first + len(gradient)] * scale))
 
 
+def test_what_is_compared_between_the_ranks_says_by_what_the_gradient_was_scaled():
+    found = []
+    for max_norm in (None, 0.25, 0.5, 0.25):
+        model = made()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        state, _ = sharded(model, optimizer)
+        take_step(state, [lambda: model(TOKENS)])
+        if max_norm is not None:
+            state.clip_grad_norm_(max_norm)
+        optimizer.step()
+        found.append(state.save())
+    assert found[1] == found[3] and len(set(found)) == 3
+    state.load(found[2])
+    assert state.save() == found[2]
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_after_an_exception_in_an_update_no_further_step_is_made(own, monkeypatch):
     model = made()

@@ -155,6 +155,7 @@ class ShardedState:
         if self._update is not None:
             kept["numbers"] = [{key: _number(value) for key, value in numbers.items()} for numbers in self._update.numbers]
         self._rates.save(kept)
+        kept["gradient_scale"] = self._gradient_scale  # of the last update, which no other rank makes again: a rank alone may have clipped
         kept["buffers"] = described(self._buffers.named())
         text = json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
         return struct.pack("<Q", len(text)) + text + self._bytes_of_buffers()
@@ -171,6 +172,7 @@ class ShardedState:
             self._update.numbers = [{key: _optimizers.like(copy_of(value), there[key]) for key, value in here.items()}
                                     for here, there in zip(self._update.numbers, numbers)]
         self._rates.load(kept)
+        self._gradient_scale = float(kept.get("gradient_scale", 1.0))
         load_buffers(self._buffers.named(), kept, buffers)
 
     def before_next(self) -> None:
