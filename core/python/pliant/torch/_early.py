@@ -43,8 +43,8 @@ class EarlyPieces:
     def open(self, step: Any, rows: range) -> None:
         """The backward over `rows` comes next."""
         if self._broken is not None and self._broken[0] is step and self._broken[1] == rows:
-            raise Error(f"the backward of rows {rows.start}..{rows.stop - 1} of step {step.index} has raised after a part of their gradient was handed in: go on with the next step "
-                        "of the session, which is this one again", Status.FAILED_PRECONDITION)
+            raise Error(f"the backward of rows {rows.start}..{rows.stop - 1} of step {step.index} has raised after a part of their gradient was handed in: go on "
+                        "with the next step of the session, which is this one again", Status.FAILED_PRECONDITION)
         self._broken = None
         self._times = [0] * len(self._group_of)
         self._late, self._is_open = None, True

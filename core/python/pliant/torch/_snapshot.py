@@ -47,7 +47,7 @@ def load_snapshot(
             _require_same(file, own, arrays, with_optimizer=optimizer is not None)
         return [0] * len(arrays)
 
-    def place(_: int, arrays: list[tuple[str, str, tuple[int, ...]]], is_sharded: bool) -> list[int]:
+    def place(step: int, arrays: list[tuple[str, str, tuple[int, ...]]], is_sharded: bool) -> list[int]:
         places = []
         for name, _, _ in arrays:
             known = own.get(_name_of_whole(name) if is_sharded else name)
