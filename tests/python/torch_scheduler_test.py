@@ -135,6 +135,15 @@ def groups_of(*names, rate=0.1):
     return [{"params": parameters(), "lr": rate, **({} if name is None else {"name": name})} for name in names]
 
 
+def test_options_of_another_form_than_adams_are_left_alone():
+    optimizer = torch.optim.SGD([{"params": parameters(), "eps": (1e-30, 1e-3), "betas": (0.9, 0.99, 0.999)}, {"params": parameters(), "eps": None}], lr=0.01)
+    scheduler = LRScheduler(optimizer, rate_of('use = "sqrt"\nunit = "sequences"\nbase_batch = 10\nbase_lr = 0.01\n'))
+    scheduler.batch(size(40))
+    first, second = optimizer.param_groups
+    assert first["lr"] == second["lr"] == pytest.approx(0.02)
+    assert first["eps"] == (1e-30, 1e-3) and first["betas"] == (0.9, 0.99, 0.999) and second["eps"] is None
+
+
 def test_a_group_with_a_name_has_its_base_rate_in_the_config_and_a_scheduler_moves_it():
     optimizer = torch.optim.SGD(groups_of(None, "head", rate=0.3), lr=0.1)
     scheduler = LRScheduler(optimizer, rate_of(NAMED), torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step)))

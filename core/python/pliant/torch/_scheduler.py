@@ -257,9 +257,17 @@ def _scale_moments(optimizer: Any, by: tuple[float, float], warned: set[str]) ->
 
 
 def _base_of(group: dict[str, Any]) -> dict[str, Any]:
-    base: dict[str, Any] = {name: group[name] for name in ("lr", "betas", "momentum", "eps", "weight_decay") if name in group}
+    """What rules change of a group. Options of another form than Adam's, such as the two epsilons of Adafactor or three betas, are none of them."""
+    names = ("lr", "betas", "momentum", "eps", "weight_decay")
+    base: dict[str, Any] = {name: group[name] for name in names if name in group and _is_of_known_form(name, group[name])}
     base["lr"] = float(base["lr"])
     return base
+
+
+def _is_of_known_form(name: str, value: Any) -> bool:
+    if name == "betas":
+        return isinstance(value, (tuple, list)) and len(value) == 2
+    return name == "lr" or isinstance(value, (int, float, torch.Tensor))
 
 
 def _set_rate(group: dict[str, Any], rate: float) -> None:
