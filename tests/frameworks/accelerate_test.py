@@ -188,11 +188,11 @@ def test_a_loader_of_packs_is_in_the_checkpoints_of_accelerate(tmp_path):
 
     accelerator, loader = made()
     iterator = iter(loader)
-    assert ids([next(iterator) for _ in range(7)]) == expected[0][:7]
+    assert ids([next(iterator) for _ in range(7)]) == expected[0][:7]  # one of the second step, which begins again
     accelerator.save_state(tmp_path)
     accelerator, again = made()
     accelerator.load_state(tmp_path)
-    assert ids(again) == expected[0][7:] and ids(again) == expected[1]
+    assert ids(again) == expected[0][6:] and ids(again) == expected[1]
     accelerator._custom_objects.clear()
 
 
@@ -272,3 +272,42 @@ def test_what_two_processes_have_saved_goes_on_at_any_number_of_them(run_ranks):
         assert sorted(seen + [number for found, _, _ in loaded for number in found]) == EVERY
         for _, rates, begun in loaded:
             assert rates == pytest.approx(alone[1][steps:]) and begun == saved[0][2]
+
+
+COUNTED = """
+import json, torch
+from accelerate import Accelerator
+from conftest import Tokens, sampler_of
+from pliant.accelerate import PackLoader
+
+torch.manual_seed(1)
+sampler = sampler_of(*(lambda of: (of.process_index, of.num_processes))(Accelerator(cpu=True)))
+each = sampler.micro_batches_per_step
+accelerator = Accelerator(cpu=True, gradient_accumulation_steps=each)
+table = torch.nn.Embedding(64, 64)
+model, optimizer = accelerator.prepare(table, torch.optim.SGD(table.parameters(), lr=0.5))
+loader = PackLoader(accelerator, sampler, Tokens())
+
+
+def train(until):
+    for batch in loader:
+        with accelerator.accumulate(model):
+            loss_sum = torch.nn.functional.cross_entropy(model(batch["input_ids"])[0, :-1], batch["labels"][0, 1:], reduction="sum")
+            accelerator.backward(loss_sum * each * accelerator.num_processes / sampler.size_of(batch).loss_tokens)
+            assert accelerator.sync_gradients == (batch.position[2] == 0)
+            optimizer.step()
+            optimizer.zero_grad()
+        if batch.position[1:3] == until:
+            break
+"""
+
+
+def test_accumulate_counts_the_micro_batches_of_a_step_at_another_number_of_processes(run_ranks):
+    """Of a step 1, 2, 3 and 4 processes have 6, 3, 2 and 2 micro-batches each; the checkpoint is written after 2 steps, or within the third."""
+    ends = "; print(json.dumps(table.weight.flatten().tolist()))"
+    alone = torch.tensor(run_ranks(COUNTED + "train(None)" + ends, 1)[0])
+    for until in ((2, 0), (2, 1)):
+        run_ranks(COUNTED + f"train({until}); accelerator.save_state('saved')" + ends, 2)
+        for world_size in (1, 4) if until == (2, 0) else (2,):
+            found = torch.tensor(run_ranks(COUNTED + "accelerator.load_state('saved'); train(None)" + ends, world_size)[0])
+            assert (found - alone).abs().max() < 1e-5

@@ -28,7 +28,8 @@ class PackLoader:
     device, and not dealt out to the processes a second time. Each `iter` is the next epoch; `whole_job` makes one of all.
 
     `accelerator.save_state` keeps the position behind the batch that the loop got last, which is the same on every process, and `load_state` goes on there at any number of
-    them: `skip_first_batches` is not needed. `options` are DataLoader's.
+    them: `skip_first_batches` is not needed. A step that was not whole begins again, for what was computed of its gradient is in no checkpoint. The loader draws
+    nothing from torch's own generator, so that dropout goes on as it would have. `options` are DataLoader's.
 
     Raises Error (FAILED_PRECONDITION) for another rank than the sampler's, for `dispatch_batches`, `split_batches` and `use_stateful_dataloader`, and where
     `accelerator.accumulate` would count other micro-batches than a step has.
@@ -46,8 +47,10 @@ class PackLoader:
     ) -> None:
         _check(accelerator, sampler)
         self.sampler = sampler
+        self._accelerator = accelerator
         self._state = sampler.state_dict()
         batches: Any = sampler.whole_job() if whole_job else sampler
+        options.setdefault("generator", torch.Generator().manual_seed(torch.initial_seed()))
         self._loader = accelerator.prepare(torch.utils.data.DataLoader(Packed(dataset), batch_sampler=batches, collate_fn=collate, **options))
         accelerator.register_for_checkpointing(self)
 
@@ -64,8 +67,12 @@ class PackLoader:
         return self._state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.sampler.load_state_dict(state)
-        self._state = state
+        """Goes on in front of the step that was under way, where `accelerator.accumulate` begins to count anew: of a step another number of processes has
+        other micro-batches than its checkpoint counts."""
+        epoch, index, micro, _ = self.sampler._position_in(state)
+        self._state = self.sampler.state_at(epoch, index) if micro else state
+        self.sampler.load_state_dict(self._state)
+        self._accelerator.step = 0
 
 
 def _check(accelerator: Any, sampler: PackedBatchSampler) -> None:
