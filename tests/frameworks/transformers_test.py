@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 import torch
+import transformers
 
 import pliant
 from pliant.torch import Packed, collate
@@ -16,9 +17,10 @@ sample = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(sample)
 
 
-def train(folder, steps, resume=None, **more):
+def train(folder, steps, resume=None, dropout=0.0, **more):
     """What a Trainer has seen, and its weights."""
     trainer = sample.trainer_of(str(folder), steps, **more)
+    trainer.model.model.layers[0].self_attn.attention_dropout = dropout
     seen, rates = [], []
     step = trainer.training_step
 
@@ -67,6 +69,39 @@ def test_a_trainer_goes_on_from_its_checkpoint_exactly(whole, tmp_path, where):
     assert trainer.state.global_step == until
     assert rest == seen[first * each :] and later == rates[first:]
     assert torch.equal(end, weights)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_dropout_goes_on_from_a_checkpoint_as_it_would_have(tmp_path, workers):
+    more = {"dropout": 0.5, "dataloader_num_workers": workers}
+    whole = train(tmp_path, 4, **more)[3]
+    assert torch.equal(train(tmp_path / "again", 4, tmp_path / "checkpoint-2", **more)[3], whole)
+
+
+class Alone(torch.nn.Module):
+    """A model that gives the mean of a micro-batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(sample.SYMBOLS, sample.SYMBOLS)
+
+    def forward(self, input_ids, labels, position_ids, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k):
+        scores = self.table(input_ids)
+        return {"loss": torch.nn.functional.cross_entropy(scores[0, :-1], labels[0, 1:]), "logits": scores}
+
+
+def test_a_model_that_does_not_take_the_labels_of_a_step_is_refused(tmp_path):
+    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=1, report_to="none", use_cpu=True, remove_unused_columns=False)
+    sampler = sample.trainer_of(str(tmp_path), 1).sampler
+    trainer = sample.PackTrainer(Alone(), arguments, train_dataset=sample.Sentences(), sampler=sampler)
+    with pytest.raises(pliant.Error, match="mean of each micro-batch.*num_items_in_batch"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(("settings", "names"), [({"lr_scheduler_type": "cosine"}, "lr_scheduler_type='cosine'"), ({"warmup_steps": 2}, "warmup_steps=2")])
+def test_schedules_of_trainer_are_refused_where_the_rate_follows_the_batches(tmp_path, settings, names):
+    with pytest.raises(pliant.Error, match=names):
+        sample.trainer_of(str(tmp_path), 1, **settings).train()
 
 
 def test_the_newest_checkpoint_is_found_and_nothing_is_skipped_twice(whole, tmp_path):

@@ -96,6 +96,7 @@ class Trainer:
         self.optimizer, self.lr_scheduler = optimizers
         self.accelerator = types.SimpleNamespace(prepare=lambda loader: loader)
         self.callbacks, self.seen, self.rates = [], [], []
+        self.loss_is_scaled_for_ga, self.counted = None, torch.tensor(1)
 
     def add_callback(self, callback):
         self.callbacks.append(callback)
@@ -109,7 +110,7 @@ class Trainer:
         assert step == 0 or self.args.ignore_data_skip
         scheduler = self.create_scheduler(99)
         for number, batch in enumerate(self.get_train_dataloader(), 1):
-            self.training_step(self.model, batch)
+            self.training_step(self.model, batch, self.counted)
             if number % self.args.gradient_accumulation_steps == 0:
                 self.rates += scheduler.get_last_lr()
                 scheduler.step()
@@ -136,7 +137,9 @@ def trainer_of(glue, tmp_path):
 
     def make(sampler=None, scheduler=None, **settings):
         defaults = {"process_index": 0, "world_size": 1, "gradient_accumulation_steps": 1, "max_steps": -1, "num_train_epochs": 3, "should_save": True,
-                    "ignore_data_skip": False, "dataloader_num_workers": 0, "output_dir": str(tmp_path)}
+                    "ignore_data_skip": False, "dataloader_num_workers": 0, "output_dir": str(tmp_path),
+                    "average_tokens_across_devices": True, "auto_find_batch_size": False, "lr_scheduler_type": "linear", "warmup_steps": 0,
+                    "train_sampling_strategy": "random"}
         arguments = types.SimpleNamespace(**{**defaults, **settings})
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.05)
         return PackTrainer(None, arguments, train_dataset=Tokens(), optimizers=(optimizer, scheduler), sampler=sampler or sampler_of())
@@ -168,6 +171,15 @@ def test_what_a_trainer_would_compute_otherwise_is_refused(trainer_of, tmp_path)
         trainer_of(gradient_accumulation_steps=5)
     with refused("placeholders=True"):
         trainer_of(sampler_of(placeholders=False))
+    with refused("average_tokens_across_devices=False"):
+        trainer_of(average_tokens_across_devices=False)
+    with refused("auto_find_batch_size=True"):
+        trainer_of(auto_find_batch_size=True)
+    with refused("train_sampling_strategy=.group_by_length.", "order are the sampler's"):
+        trainer_of(train_sampling_strategy="group_by_length")
+    for name, value in (("lr_scheduler_type", "cosine"), ("warmup_steps", 3)):
+        with refused(f"{name}={value!r}", "schedule", "optimizers="):
+            trainer_of(**{name: value}).train()
     with refused("needs TrainingArguments"):
         trainer_of.kind(sampler=sampler_of())
     (tmp_path / "checkpoint-1").mkdir()
@@ -178,9 +190,24 @@ def test_what_a_trainer_would_compute_otherwise_is_refused(trainer_of, tmp_path)
         trainer_of().train(tmp_path / "checkpoint-1")
 
 
+def test_a_mean_of_means_is_refused(trainer_of):
+    trainer = trainer_of(max_steps=1)
+    trainer.counted = None  # as for a model that takes no num_items_in_batch
+    with refused("mean of each micro-batch", "num_items_in_batch", "compute_loss_func", "loss_is_scaled_for_ga"):
+        trainer.train()
+    trainer.loss_is_scaled_for_ga = True  # the program's own compute_loss does it
+    assert trainer.train() == 1
+
+
+def test_a_trainers_loader_draws_no_random_numbers_of_the_program(trainer_of):
+    before = torch.get_rng_state()
+    list(trainer_of().get_train_dataloader())
+    assert torch.equal(before, torch.get_rng_state())
+
+
 def test_a_scheduler_of_ones_own_is_left_alone(trainer_of):
     own = types.SimpleNamespace(get_last_lr=lambda: [1.0], step=lambda: None)
-    trainer = trainer_of(scheduler=own, max_steps=1)
+    trainer = trainer_of(scheduler=own, max_steps=1, lr_scheduler_type="cosine", warmup_steps=3)
     trainer.train()
     assert trainer.lr_scheduler is own and trainer.rates == [1.0]
 
@@ -233,10 +260,11 @@ class Accelerator:
         self.process_index, self.num_processes, self.gradient_accumulation_steps = rank, world_size, accumulates
         self.dataloader_config = types.SimpleNamespace(**settings)
         self.kept = []
+        self.step = 9  # as a checkpoint counts micro-batches
 
     def prepare(self, loader):
         shard = Shard(loader.batch_sampler, self.num_processes, self.process_index)
-        return torch.utils.data.DataLoader(loader.dataset, batch_sampler=shard, collate_fn=loader.collate_fn)
+        return torch.utils.data.DataLoader(loader.dataset, batch_sampler=shard, collate_fn=loader.collate_fn, generator=loader.generator)
 
     def register_for_checkpointing(self, one):
         self.kept.append(one)
@@ -275,10 +303,32 @@ def test_the_position_is_that_of_the_loop_and_of_the_whole_job(accelerate):
     assert len(whole) == len(loader)
     accelerator = Accelerator()
     iterator = iter(accelerate.PackLoader(accelerator, sampler_of(), Tokens(), whole_job=True))
-    first = seen_in(next(iterator) for _ in range(len(whole) - 5))
+    first = seen_in(next(iterator) for _ in range(len(whole) - 2 * sampler_of().micro_batches_per_step))
     again = accelerate.PackLoader(Accelerator(), sampler_of(), Tokens(), whole_job=True)
     again.load_state_dict(accelerator.kept[0].state_dict())
     assert first + seen_in(again) == whole
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_step_that_was_not_whole_begins_again(accelerate, world_size):
+    loader = accelerate.PackLoader(Accelerator(0, world_size), sampler_of(0, world_size), Tokens())
+    each = loader.sampler.micro_batches_per_step
+    expected = seen_in(loader)
+    iterator = iter(accelerate.PackLoader(Accelerator(0, world_size), begun := sampler_of(0, world_size), Tokens()))
+    for _ in range(each + 1):
+        last = next(iterator)
+    accelerator = Accelerator(0, world_size)
+    again = accelerate.PackLoader(accelerator, sampler_of(0, world_size), Tokens())
+    again.load_state_dict(begun.state_after(last))
+    assert accelerator.step == 0 and again.state_dict() == begun.state_at(0, 1)
+    assert seen_in(again) == expected[each:]
+
+
+def test_a_loader_of_packs_draws_no_random_numbers_of_the_program(accelerate):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    list(accelerate.PackLoader(Accelerator(), sampler_of(), Tokens()))
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_what_accelerate_would_deal_out_again_or_cut_is_refused(accelerate):

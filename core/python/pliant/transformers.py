@@ -24,6 +24,10 @@ from pliant.torch import LRScheduler, Packed, collate
 __all__ = ["PackMixin"]
 
 _FILE = "sampler.json"
+# What arguments must be where packs decide, which is the default first.
+_SCHEDULES = {"lr_scheduler_type": ("linear", "constant"), "warmup_steps": (0,)}
+_ORDER = {"train_sampling_strategy": ("random",), "auto_find_batch_size": (False,)}
+_WEIGHTS = {"average_tokens_across_devices": (True,)}
 
 
 def _refused(message: str) -> Error:
@@ -46,10 +50,12 @@ class _Positions(TrainerCallback):  # type: ignore[misc]
 class PackMixin:
     """Comes before Trainer among the bases of a class. Its batches are those of `sampler`, a PackedBatchSampler with `placeholders`, of this
     rank; one epoch of Trainer is the whole job, all epochs of [run]. Checkpoints have the sampler's position in `sampler.json`, and `train` goes on there,
-    at any world size: batches are not skipped a second time. Where no scheduler is given, that of the config's [lr] follows the batches.
+    at any world size: batches are not skipped a second time. Where no scheduler is given, that of the config's [lr] follows the batches. The loader draws
+    nothing from torch's own generator, so that dropout goes on as it would have.
 
     `collate` makes a micro-batch of the samples of `train_dataset`. Raises Error (FAILED_PRECONDITION) where Trainer counts other ranks than the sampler,
-    accumulates other micro-batches than a step has, or goes on from a checkpoint without a position.
+    accumulates other micro-batches than a step has, has settings that packs leave without effect, takes the mean of the micro-batches' means for the
+    loss of a step, or goes on from a checkpoint without a position.
     """
 
     args: Any
@@ -71,20 +77,27 @@ class PackMixin:
 
     def get_train_dataloader(self) -> Any:
         batches: Any = self.sampler.whole_job()
-        workers = self.args.dataloader_num_workers
-        loader = torch.utils.data.DataLoader(Packed(self.train_dataset), batch_sampler=batches, collate_fn=self._collate, num_workers=workers)
+        options = {"num_workers": self.args.dataloader_num_workers, "generator": torch.Generator().manual_seed(torch.initial_seed())}
+        loader = torch.utils.data.DataLoader(Packed(self.train_dataset), batch_sampler=batches, collate_fn=self._collate, **options)
         return self.accelerator.prepare(loader)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         if self.lr_scheduler is None:
+            _require(self.args, _SCHEDULES, "the rate follows the batches by the config's [lr]: write it there, as `schedule`, or pass optimizers=(optimizer, scheduler)")
             self.lr_scheduler = LRScheduler(self.optimizer if optimizer is None else optimizer, self.sampler.learning_rate())
         return self.lr_scheduler
 
-    def training_step(self, model: Any, inputs: Any, *others: Any, **keywords: Any) -> Any:
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None, *others: Any, **keywords: Any) -> Any:
+        if num_items_in_batch is None and not getattr(self, "loss_is_scaled_for_ga", None):
+            raise _refused(
+                "Trainer would take the mean of each micro-batch, and the mean of these: they have unequal numbers of labels, some none, and at another "
+                "world size a step has others. Have the model's forward take num_items_in_batch by **kwargs and divide its summed loss by it, pass a "
+                "compute_loss_func that does, or set the Trainer's loss_is_scaled_for_ga = True where compute_loss is your own and divides by what the whole step has"
+            )
         after = self.sampler.state_after(inputs)
         if inputs.position[2] == 0 and isinstance(self.lr_scheduler, LRScheduler):  # the last micro-batch of a step
             self.lr_scheduler.batch(self.sampler.size_of(inputs))
-        loss = super().training_step(model, inputs, *others, **keywords)  # type: ignore[misc]
+        loss = super().training_step(model, inputs, num_items_in_batch, *others, **keywords)  # type: ignore[misc]
         self.position = after
         return loss
 
@@ -108,6 +121,14 @@ class PackMixin:
         self.position = position
 
 
+def _require(given: Any, known: dict[str, tuple[Any, ...]], why: str) -> None:
+    for name, values in known.items():
+        found = getattr(given, name, values[0])  # not all releases have all of them
+        found = getattr(found, "value", found)  # of an enumeration
+        if found not in values:
+            raise _refused(f"TrainingArguments({name}={found!r}): {why}")
+
+
 def _settle(given: Any, sampler: PackedBatchSampler) -> None:
     """Has the arguments say what is so, and refuses those that say something else."""
     if (given.process_index, given.world_size) != (sampler.rank, sampler.world_size):
@@ -120,6 +141,8 @@ def _settle(given: Any, sampler: PackedBatchSampler) -> None:
     each = sampler.micro_batches_per_step
     if given.gradient_accumulation_steps not in (1, each):
         raise _refused(f"gradient_accumulation_steps is {given.gradient_accumulation_steps}, and a step has {each} micro-batches: leave it out, or set {each}")
+    _require(given, _ORDER, "the batches and their order are the sampler's, and [sampler] in its config says what they are; leave it out")
+    _require(given, _WEIGHTS, "ranks have unequal numbers of labels, and the mean of their means depends on the world size; leave it out")
     given.gradient_accumulation_steps = each
     given.ignore_data_skip = True
     if given.max_steps <= 0:
