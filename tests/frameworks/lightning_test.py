@@ -3,6 +3,7 @@ import lightning
 import pytest
 import torch
 from conftest import Tokens, ids, loader_of, sampler_of
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import pliant
@@ -218,10 +219,38 @@ class SavesWithin(lightning.Callback):
             trainer.save_checkpoint(self.file)
 
 
-def test_a_checkpoint_that_was_written_within_a_step_is_refused(tmp_path):
-    fit(tmp_path, [SavesWithin(tmp_path / "within.ckpt")])
-    with pytest.raises(pliant.Error, match="in the middle of a step"):
-        fit(tmp_path, ckpt_path=str(tmp_path / "within.ckpt"), weights_only=False)
+def test_a_checkpoint_that_was_written_within_a_step_begins_it_again(tmp_path):
+    seen, rates = fit(tmp_path, [SavesWithin(tmp_path / "within.ckpt")])
+    rest, later = fit(tmp_path, ckpt_path=str(tmp_path / "within.ckpt"), weights_only=False)
+    assert rest == seen[sampler_of().micro_batches_per_step :] and later == pytest.approx(rates[1:])
+
+
+class Validated(Rated):
+    def validation_step(self, batch, number):
+        self.log("val_loss", self.table(batch).square().mean())
+
+
+def test_checkpoints_of_a_validation_within_steps_go_on(tmp_path):
+    """They are written by the number of micro-batches, wherever a step ends."""
+
+    def fitted(*callbacks, **more):
+        packs, module, values = PackCallback(sampler_of()), Validated(), torch.utils.data.DataLoader([torch.arange(3)])
+        trainer = lightning.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+                                    callbacks=[packs, *callbacks], val_check_interval=10, **packs.trainer_options)
+        trainer.fit(module, packs.loader(Tokens()), values, **more)
+        return module.table.weight.detach()
+
+    whole = fitted(ModelCheckpoint(tmp_path / "kept", monitor="val_loss", save_top_k=-1, save_last=False))
+    kept = sorted((tmp_path / "kept").iterdir())
+    assert len(kept) > 2
+    for file in kept[:3]:
+        assert torch.equal(fitted(ModelCheckpoint(tmp_path / "again"), ckpt_path=str(file), weights_only=False), whole)
+
+
+def test_a_loader_beside_that_of_the_callback_is_refused(tmp_path):
+    packs = PackCallback(sampler_of())
+    with pytest.raises(pliant.Error, match="a dict .*no position"):
+        trainer_of(tmp_path, callbacks=[packs], **packs.trainer_options).fit(Rated(), {"packs": packs.loader(Tokens()), "other": packs.loader(Tokens())})
 
 
 def test_a_callback_refuses_what_lightning_would_compute_otherwise(tmp_path):

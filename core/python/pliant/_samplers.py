@@ -516,6 +516,11 @@ class PackedBatchSampler:
         micro = fields["micro_batch"] if fields["dealt"] == self._dealt() else 0
         return fields["epoch"], fields["batch"], micro, fields["ended"]
 
+    def _in_front_of_step(self, state: dict[str, Any]) -> dict[str, Any]:
+        """`state`, or where it is within a step the one in front of that."""
+        epoch, index, micro, _ = self._position_in(state)
+        return self.state_at(epoch, index) if micro else state
+
     def _dealt(self) -> list[Any]:
         """What decides which rows of a batch are in which micro-batch of which rank."""
         self._batches()

@@ -69,8 +69,7 @@ class PackLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on in front of the step that was under way, where `accelerator.accumulate` begins to count anew: of a step another number of processes has
         other micro-batches than its checkpoint counts."""
-        epoch, index, micro, _ = self.sampler._position_in(state)
-        self._state = self.sampler.state_at(epoch, index) if micro else state
+        self._state = self.sampler._in_front_of_step(state)
         self.sampler.load_state_dict(self._state)
         self._accelerator.step = 0
 

@@ -26,11 +26,12 @@ def _refused(message: str) -> Error:
 class PackCallback(Callback):  # type: ignore[misc]
     """Keeps the position of `sampler`, a PackedBatchSampler with `placeholders`, in Lightning's checkpoints, which go on at any number of devices, and sets the
     optimizer for each step by the rule of the config's [lr]. One epoch of Lightning is the whole job. Callbacks that save checkpoints come after it in
-    the list, as ModelCheckpoint always does. One that was written in the middle of a step lacks the gradient of what was computed of it, and is refused.
+    the list, as ModelCheckpoint always does. From one that was written in the middle of a step, the step begins again, for what was computed of its
+    gradient is in no checkpoint.
 
     `inner`: a function of the optimizer that gives a scheduler of torch, which moves the rates that suit the base batch. `with_rate=False`: rates are the
     module's affair. Raises Error (FAILED_PRECONDITION) where the Trainer counts other ranks than the sampler, accumulates other micro-batches than a step has, or has
-    several optimizers.
+    several optimizers, and for batches of another loader than `loader` gives.
     """
 
     def __init__(self, sampler: PackedBatchSampler, *, inner: Callable[[Any], Any] | None = None, with_rate: bool = True) -> None:
@@ -39,7 +40,6 @@ class PackCallback(Callback):  # type: ignore[misc]
         self._inner = inner
         self._with_rate = with_rate
         self._state = sampler.state_dict()
-        self._is_whole = True
         self._state_of_scheduler: dict[str, Any] | None = None
 
     @property
@@ -79,6 +79,11 @@ class PackCallback(Callback):  # type: ignore[misc]
             self.scheduler.load_state_dict(self._state_of_scheduler)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if getattr(batch, "position", None) is None:
+            raise _refused(
+                f"Lightning gives a {type(batch).__name__} that has no position among the packs: fit(module, packs.loader(dataset)) takes that loader alone, and "
+                "its collate keeps the position"
+            )
         if self.scheduler is not None and batch.position[2] == 0:  # the last micro-batch of a step
             self.scheduler.batch(self.sampler.size_of(batch))
 
@@ -86,25 +91,23 @@ class PackCallback(Callback):  # type: ignore[misc]
         if self.scheduler is not None and batch.position[2] == 0:
             self.scheduler.step()
         self._state = self.sampler.state_after(batch)
-        self._is_whole = batch.position[2] == 0
 
     def state_dict(self) -> dict[str, Any]:
         scheduler = None if self.scheduler is None else self.scheduler.state_dict()
-        return {"sampler": self._state, "whole": self._is_whole, "scheduler": scheduler, "each": self.sampler.micro_batches_per_step}
+        return {"sampler": self._state, "scheduler": scheduler, "each": self.sampler.micro_batches_per_step}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Lightning counts micro-batches, of which a step has others at another number of ranks."""
+        """Lightning counts micro-batches, of which a step has others at another number of ranks; it goes on in front of a step."""
         if self.state_key not in checkpoint["callbacks"]:  # written without one
             return
         each = checkpoint["callbacks"][self.state_key]["each"]
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-        more = progress["current"]["ready"] // each * (self.sampler.micro_batches_per_step - each)
+        ready = progress["current"]["ready"]
+        more = ready // each * self.sampler.micro_batches_per_step - ready
         for counts in (progress["current"], progress["total"]):
             counts.update({name: count + more for name, count in counts.items()})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if not state_dict["whole"]:
-            raise _refused("the checkpoint was written in the middle of a step: save where the step has just ended, as ModelCheckpoint(every_n_train_steps=...)")
-        self._state = state_dict["sampler"]
+        self._state = self.sampler._in_front_of_step(state_dict["sampler"])
         self._state_of_scheduler = state_dict["scheduler"]
         self.sampler.load_state_dict(self._state)
