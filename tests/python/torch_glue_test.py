@@ -85,6 +85,15 @@ def test_a_module_is_short_and_needs_its_framework(name):
             importlib.import_module(f"pliant.{name}")
 
 
+def test_a_data_set_that_knows_no_item_is_refused_by_what_reads_packs():
+    class Stream(torch.utils.data.IterableDataset):
+        pass
+
+    for given, name in ((Stream(), "Stream"), (iter([{}]), "list_iterator")):
+        with pytest.raises(TypeError, match=f"a {name}, which knows no item by its number; pliant.torch.Packed asks for .*map-style"):
+            pliant.torch.Packed(given)
+
+
 # Transformers.
 
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from pliant import _core
 from pliant._core import Batch
 from pliant._errors import Error, Status
 from pliant._samplers import Item, ItemList
+from pliant._wrappers import require_items
 from pliant.elastic import _random
 
 if TYPE_CHECKING:
@@ -72,17 +72,6 @@ def _run(tasks: Any) -> None:
         del task  # and what it holds, while this waits
 
 
-def _require_items(dataset: Any) -> None:
-    ask = getattr(type(dataset), "__getitem__", None)
-    known = getattr(sys.modules.get("torch.utils.data"), "Dataset", None)  # whose own raises NotImplementedError
-    if hasattr(dataset, "__getitems__") or (ask is not None and (known is None or ask is not known.__getitem__)):
-        return
-    raise TypeError(
-        f"the data set is a {type(dataset).__name__}, which knows no item by its number; session.loader asks for `dataset[i]`, in the order of the job's "
-        "batches: give a data set with __getitem__, such as a list or a map-style data set of torch"
-    )
-
-
 class Loader:
     """Batches for each micro-batch of a step. Made by `Session.loader`; other loaders have the same `of`.
 
@@ -109,7 +98,7 @@ class Loader:
         *,
         prefetch: int = 2,
     ) -> None:
-        _require_items(dataset)
+        require_items(dataset, "session.loader")
         if num_workers < 0:
             raise Error(f"num_workers is {num_workers}; it must be at least 0", Status.OUT_OF_RANGE)
         if prefetch < 1:

@@ -8,6 +8,7 @@ import torch.utils.data
 
 from pliant._errors import Error, Status
 from pliant._samplers import Item, Position
+from pliant._wrappers import require_items
 
 
 class Sample(dict[str, Any]):
@@ -26,9 +27,10 @@ class Samples(list[Sample]):
 
 class Packed(torch.utils.data.Dataset[Any]):
     """`dataset` behind a PackedBatchSampler: an item that stands for a piece of a sequence gives that piece. Samples are mappings; of their
-    values those are cut that are as long as the value of `tokens`."""
+    values those are cut that are as long as the value of `tokens`. Raises TypeError for a data set that knows no `dataset[i]`, such as an IterableDataset."""
 
     def __init__(self, dataset: Any, *, tokens: str = "input_ids") -> None:
+        require_items(dataset, "pliant.torch.Packed")
         self.dataset = dataset
         self.tokens = tokens
 
