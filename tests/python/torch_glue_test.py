@@ -148,7 +148,7 @@ def trainer_of(glue, tmp_path):
         defaults = {"process_index": 0, "world_size": 1, "gradient_accumulation_steps": 1, "max_steps": -1, "num_train_epochs": 3, "should_save": True,
                     "ignore_data_skip": False, "dataloader_num_workers": 0, "output_dir": str(tmp_path),
                     "average_tokens_across_devices": True, "auto_find_batch_size": False, "lr_scheduler_type": "linear", "warmup_steps": 0,
-                    "train_sampling_strategy": "random"}
+                    "train_sampling_strategy": "random", "accelerator_config": types.SimpleNamespace(split_batches=False, dispatch_batches=None)}
         arguments = types.SimpleNamespace(**{**defaults, **settings})
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.05)
         return PackTrainer(None, arguments, train_dataset=Tokens(), optimizers=(optimizer, scheduler), sampler=sampler or sampler_of())
@@ -182,6 +182,9 @@ def test_what_a_trainer_would_compute_otherwise_is_refused(trainer_of, tmp_path)
         trainer_of(sampler_of(placeholders=False))
     with refused("average_tokens_across_devices=False"):
         trainer_of(average_tokens_across_devices=False)
+    for name in ("dispatch_batches", "split_batches"):
+        with refused(f"{name}=True", "cannot be cut"):
+            trainer_of(accelerator_config=types.SimpleNamespace(**{name: True}))
     with refused("auto_find_batch_size=True"):
         trainer_of(auto_find_batch_size=True)
     with refused("train_sampling_strategy=.group_by_length.", "order are the sampler's"):
@@ -197,6 +200,16 @@ def test_what_a_trainer_would_compute_otherwise_is_refused(trainer_of, tmp_path)
     (tmp_path / "checkpoint-1/sampler.json").write_text('{"pliant": "cut"}')
     with refused("checksum does not match"):
         trainer_of().train(tmp_path / "checkpoint-1")
+
+
+def test_a_trainer_that_has_trained_goes_on_from_a_checkpoint_alone(trainer_of, tmp_path):
+    trainer = trainer_of(max_steps=2)
+    trainer.train()
+    with refused("has trained", "another Trainer", "resume_from_checkpoint"):
+        trainer.train()
+    trainer.args.max_steps = 4
+    assert trainer.train(str(tmp_path / "checkpoint-2")) == 4
+    assert trainer.seen == seen_in(trainer_of().get_train_dataloader())[: 4 * trainer.sampler.micro_batches_per_step]
 
 
 def test_a_mean_of_means_is_refused(trainer_of):

@@ -24,10 +24,6 @@ from pliant.torch import LRScheduler, Packed, collate
 __all__ = ["PackMixin"]
 
 _FILE = "sampler.json"
-# What arguments must be where packs decide, which is the default first.
-_SCHEDULES = {"lr_scheduler_type": ("linear", "constant"), "warmup_steps": (0,)}
-_ORDER = {"train_sampling_strategy": ("random",), "auto_find_batch_size": (False,)}
-_WEIGHTS = {"average_tokens_across_devices": (True,)}
 
 
 def _refused(message: str) -> Error:
@@ -83,16 +79,17 @@ class PackMixin:
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         if self.lr_scheduler is None:
-            _require(self.args, _SCHEDULES, "the rate follows the batches by the config's [lr]: write it there, as `schedule`, or pass optimizers=(optimizer, scheduler)")
+            why = "the rate follows the batches by the config's [lr]: write it there, as `schedule`, or pass optimizers=(optimizer, scheduler)"
+            _require(self.args, why, lr_scheduler_type=("linear", "constant"), warmup_steps=(0,))
             self.lr_scheduler = LRScheduler(self.optimizer if optimizer is None else optimizer, self.sampler.learning_rate())
         return self.lr_scheduler
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None, *others: Any, **keywords: Any) -> Any:
         if num_items_in_batch is None and not getattr(self, "loss_is_scaled_for_ga", None):
             raise _refused(
-                "Trainer would take the mean of each micro-batch, and the mean of these: they have unequal numbers of labels, some none, and at another "
-                "world size a step has others. Have the model's forward take num_items_in_batch by **kwargs and divide its summed loss by it, pass a "
-                "compute_loss_func that does, or set the Trainer's loss_is_scaled_for_ga = True where compute_loss is your own and divides by what the whole step has"
+                "Trainer would take the mean of each micro-batch, and the mean of these, which depends on the number of ranks; some have no labels. Have the model's forward "
+                "take num_items_in_batch by **kwargs and divide its summed loss by it, pass a compute_loss_func that does, or set the Trainer's loss_is_scaled_for_ga = True "
+                "where a compute_loss of your own divides by the labels of the whole step"
             )
         after = self.sampler.state_after(inputs)
         if inputs.position[2] == 0 and isinstance(self.lr_scheduler, LRScheduler):  # the last micro-batch of a step
@@ -109,6 +106,8 @@ class PackMixin:
             folder = os.fspath(folder)
         elif resume_from_checkpoint is True:
             folder = True  # Trainer says what is missing
+        elif self.position is not None:
+            raise _refused("this Trainer has trained, and its sampler is ahead of that: make another Trainer and sampler, or pass resume_from_checkpoint")
         return super().train(folder, *others, **keywords)  # type: ignore[misc]
 
     def _go_on(self, folder: pathlib.Path) -> None:
@@ -121,7 +120,7 @@ class PackMixin:
         self.position = position
 
 
-def _require(given: Any, known: dict[str, tuple[Any, ...]], why: str) -> None:
+def _require(given: Any, why: str, **known: tuple[Any, ...]) -> None:  # what settings must be, the default first
     for name, values in known.items():
         found = getattr(given, name, values[0])  # not all releases have all of them
         found = getattr(found, "value", found)  # of an enumeration
@@ -141,8 +140,10 @@ def _settle(given: Any, sampler: PackedBatchSampler) -> None:
     each = sampler.micro_batches_per_step
     if given.gradient_accumulation_steps not in (1, each):
         raise _refused(f"gradient_accumulation_steps is {given.gradient_accumulation_steps}, and a step has {each} micro-batches: leave it out, or set {each}")
-    _require(given, _ORDER, "the batches and their order are the sampler's, and [sampler] in its config says what they are; leave it out")
-    _require(given, _WEIGHTS, "ranks have unequal numbers of labels, and the mean of their means depends on the world size; leave it out")
+    why = "the batches and their order are the sampler's, and [sampler] in its config says what they are; leave it out"
+    _require(given, why, train_sampling_strategy=("random",), auto_find_batch_size=(False,))
+    _require(given.accelerator_config, "packs cannot be cut; leave it out", split_batches=(False,), dispatch_batches=(None, False))
+    _require(given, "the mean of the ranks' means depends on how many there are; leave it out", average_tokens_across_devices=(True,))
     given.gradient_accumulation_steps = each
     given.ignore_data_skip = True
     if given.max_steps <= 0:
