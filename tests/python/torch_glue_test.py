@@ -205,19 +205,28 @@ def test_what_a_trainer_would_compute_otherwise_is_refused(trainer_of, tmp_path)
 def test_a_trainer_that_has_trained_goes_on_from_a_checkpoint_alone(trainer_of, tmp_path):
     trainer = trainer_of(max_steps=2)
     trainer.train()
-    with refused("has trained", "another Trainer", "resume_from_checkpoint"):
+    with refused("has given micro-batches before", "another Trainer", "resume_from_checkpoint"):
         trainer.train()
     trainer.args.max_steps = 4
     assert trainer.train(str(tmp_path / "checkpoint-2")) == 4
     assert trainer.seen == seen_in(trainer_of().get_train_dataloader())[: 4 * trainer.sampler.micro_batches_per_step]
 
 
-def test_a_mean_of_means_is_refused(trainer_of):
+# What Trainer gives for the labels of a step, and loss_is_scaled_for_ga.
+@pytest.mark.parametrize(("counted", "is_scaled"), [(None, None), (torch.tensor(1), False), (None, False)])
+def test_a_mean_of_means_is_refused(trainer_of, counted, is_scaled):
     trainer = trainer_of(max_steps=1)
-    trainer.counted = None  # as for a model that takes no num_items_in_batch
+    trainer.counted, trainer.loss_is_scaled_for_ga = counted, is_scaled
     with refused("mean of each micro-batch", "num_items_in_batch", "compute_loss_func", "loss_is_scaled_for_ga"):
         trainer.train()
-    trainer.loss_is_scaled_for_ga = True  # the program's own compute_loss does it
+    with refused("has given micro-batches before"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(("counted", "is_scaled"), [(None, True), (torch.tensor(1), True)])
+def test_a_loss_that_the_program_has_scaled_is_taken(trainer_of, counted, is_scaled):
+    trainer = trainer_of(max_steps=1)
+    trainer.counted, trainer.loss_is_scaled_for_ga = counted, is_scaled
     assert trainer.train() == 1
 
 

@@ -46,14 +46,14 @@ def loader_that_counts() -> Any:
     return loader if outer.f_locals.get("self") is loader and hasattr(loader, "iteration") else None
 
 
-def require_items(dataset: Any, who: str) -> None:
-    """Raises TypeError where `who`, which reads it, could ask `dataset` for no item."""
+def require_items(dataset: Any, reader: str) -> None:
+    """Raises TypeError where `reader` could ask `dataset` for no item."""
     ask = getattr(type(dataset), "__getitem__", None)
     known = getattr(sys.modules.get("torch.utils.data"), "Dataset", None)  # whose own raises NotImplementedError
     if hasattr(dataset, "__getitems__") or (ask is not None and (known is None or ask is not known.__getitem__)):
         return
     raise TypeError(
-        f"the data set is a {type(dataset).__name__}, which knows no item by its number; {who} asks for `dataset[i]`, in the order of the job's "
+        f"the data set is a {type(dataset).__name__}, which knows no item by its number; {reader} asks for `dataset[i]`, in the order of the job's "
         "batches: give a data set with __getitem__, such as a list or a map-style data set of torch"
     )
 

@@ -67,8 +67,8 @@ class PackLoader:
         return self._state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on in front of the step that was under way, where `accelerator.accumulate` begins to count anew: of a step another number of processes has
-        other micro-batches than its checkpoint counts."""
+        """Goes on in front of the step that was under way, where `accelerator.accumulate` begins to count again: of a step another number of processes
+        has other micro-batches than its checkpoint counts."""
         self._state = self.sampler._in_front_of_step(state)
         self.sampler.load_state_dict(self._state)
         self._accelerator.step = 0

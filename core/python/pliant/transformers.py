@@ -85,11 +85,11 @@ class PackMixin:
         return self.lr_scheduler
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None, *others: Any, **keywords: Any) -> Any:
-        if num_items_in_batch is None and not getattr(self, "loss_is_scaled_for_ga", None):
+        is_scaled = getattr(self, "loss_is_scaled_for_ga", None)  # None: where the labels of the step are counted
+        if not (num_items_in_batch is not None if is_scaled is None else is_scaled):
             raise _refused(
-                "Trainer would take the mean of each micro-batch, and the mean of these, which depends on the number of ranks; some have no labels. Have the model's forward "
-                "take num_items_in_batch by **kwargs and divide its summed loss by it, pass a compute_loss_func that does, or set the Trainer's loss_is_scaled_for_ga = True "
-                "where a compute_loss of your own divides by the labels of the whole step"
+                "Trainer would take the mean of each micro-batch, and the mean of these, which depends on the number of ranks. Have the model's forward take num_items_in_batch "
+                "by **kwargs and divide its summed loss by it, pass a compute_loss_func that does, or set loss_is_scaled_for_ga = True for a compute_loss that does"
             )
         after = self.sampler.state_after(inputs)
         if inputs.position[2] == 0 and isinstance(self.lr_scheduler, LRScheduler):  # the last micro-batch of a step
@@ -106,8 +106,8 @@ class PackMixin:
             folder = os.fspath(folder)
         elif resume_from_checkpoint is True:
             folder = True  # Trainer says what is missing
-        elif self.position is not None:
-            raise _refused("this Trainer has trained, and its sampler is ahead of that: make another Trainer and sampler, or pass resume_from_checkpoint")
+        elif self.sampler._running is not None:
+            raise _refused("the sampler has given micro-batches before, and would begin with another epoch: make another Trainer and sampler, or pass resume_from_checkpoint")
         return super().train(folder, *others, **keywords)  # type: ignore[misc]
 
     def _go_on(self, folder: pathlib.Path) -> None:
