@@ -415,6 +415,14 @@ def test_a_lightning_job_goes_on_behind_its_checkpoint_with_its_rates(lightning)
     assert set(fit(without, optimizers=2)[1]) == {0.05} and without.state_dict()["scheduler"] is None
 
 
+def test_a_second_fit_goes_on_from_a_checkpoint_alone(lightning):
+    packs = lightning.PackCallback(sampler_of())
+    first = fit(packs, until=3)
+    with refused("has given micro-batches before", "another PackCallback and sampler", "ckpt_path"):
+        fit(packs)
+    assert first[0] + fit(packs, state=packs.state_dict())[0] == fit(lightning.PackCallback(sampler_of()))[0]
+
+
 def test_a_checkpoint_of_lightning_within_a_step_begins_it_again(lightning):
     whole = fit(lightning.PackCallback(sampler_of()))
     packs = lightning.PackCallback(sampler_of())

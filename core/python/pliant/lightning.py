@@ -31,7 +31,7 @@ class PackCallback(Callback):  # type: ignore[misc]
 
     `inner`: a function of the optimizer that gives a scheduler of torch, which moves the rates that suit the base batch. `with_rate=False`: rates are the
     module's affair. Raises Error (FAILED_PRECONDITION) where the Trainer counts other ranks than the sampler, accumulates other micro-batches than a step has, or has
-    several optimizers, and for batches of another loader than `loader` gives.
+    several optimizers, for a sampler that has given micro-batches before and goes on from no checkpoint, and for batches of another loader than `loader` gives.
     """
 
     def __init__(self, sampler: PackedBatchSampler, *, inner: Callable[[Any], Any] | None = None, with_rate: bool = True) -> None:
@@ -41,6 +41,7 @@ class PackCallback(Callback):  # type: ignore[misc]
         self._with_rate = with_rate
         self._state = sampler.state_dict()
         self._state_of_scheduler: dict[str, Any] | None = None
+        self._has_begun = False  # the sampler, before this fit
 
     @property
     def trainer_options(self) -> dict[str, Any]:
@@ -66,8 +67,11 @@ class PackCallback(Callback):  # type: ignore[misc]
         each = self.sampler.micro_batches_per_step
         if trainer.accumulate_grad_batches != each:
             raise _refused(f"Trainer(accumulate_grad_batches={trainer.accumulate_grad_batches}), and a step has {each} micro-batches: set {each}")
+        self._has_begun = self.sampler._running is not None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        if self._has_begun:
+            raise _refused("the sampler has given micro-batches before, and would begin with another epoch: make another PackCallback and sampler, or pass ckpt_path")
         if not self._with_rate:
             return
         if len(trainer.optimizers) != 1:
@@ -108,6 +112,7 @@ class PackCallback(Callback):  # type: ignore[misc]
             counts.update({name: count + more for name, count in counts.items()})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._has_begun = False
         self._state = self.sampler._in_front_of_step(state_dict["sampler"])
         self._state_of_scheduler = state_dict["scheduler"]
         self.sampler.load_state_dict(self._state)
