@@ -303,11 +303,9 @@ def train(until):
 
 
 def test_accumulate_counts_the_micro_batches_of_a_step_at_another_number_of_processes(run_ranks):
-    """Of a step 1, 2, 3 and 4 processes have 6, 3, 2 and 2 micro-batches each; the checkpoint is written after 2 steps, or within the third."""
+    """Of a step 1, 2 and 4 processes have 6, 3 and 2 micro-batches each; the checkpoint is written within the third step."""
     ends = "; print(json.dumps(table.weight.flatten().tolist()))"
     alone = torch.tensor(run_ranks(COUNTED + "train(None)" + ends, 1)[0])
-    for until in ((2, 0), (2, 1)):
-        run_ranks(COUNTED + f"train({until}); accelerator.save_state('saved')" + ends, 2)
-        for world_size in (1, 4) if until == (2, 0) else (2,):
-            found = torch.tensor(run_ranks(COUNTED + "accelerator.load_state('saved'); train(None)" + ends, world_size)[0])
-            assert (found - alone).abs().max() < 1e-5
+    run_ranks(COUNTED + "train((2, 1)); accelerator.save_state('saved')" + ends, 2)
+    found = torch.tensor(run_ranks(COUNTED + "accelerator.load_state('saved'); train(None)" + ends, 4)[0])
+    assert (found - alone).abs().max() < 1e-5
