@@ -76,6 +76,15 @@ def test_a_start_that_does_not_resume_begins_a_run_of_its_own(tmp_path, referenc
     assert job.codes == [0] and job.weights == [reference] and len(runs(tmp_path)) == 2, job.said
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_group_that_is_started_again_finds_its_own_run_behind_one_of_another_start(tmp_path, reference, resume):
+    launched_jobs.run(tmp_path, DIES.format(rank=1), run_id="one")
+    assert launched_jobs.run(tmp_path, ranks=1, run_id="another").codes == [0]
+    job = launched_jobs.run(tmp_path, run_id="one", resume=resume)
+    assert job.codes == [0, 0] and job.weights == [reference] * 2 and len(runs(tmp_path)) == 2, job.said
+    assert "2 ranks from step 7" in job.said, job.said
+
+
 KILLS_THE_AGENT = """
     session.start(LENGTHS, state=toy)
     for step in session:

@@ -165,13 +165,17 @@ JobOptions with_run_found(const Config& config, const JobOptions& options) {
   JobOptions settled = options;
   if (!options.resume_or_begin && !options.calling) return settled;
   if (options.resume && !options.resume_or_begin) return settled;
+  const RunOptions& run = config.run();
+  if (options.calling && !options.calling->launcher.empty()) {
+    const auto own = elastic::newest_of_launcher(run.log_dir, run.name, options.calling->launcher);
+    if (own) {
+      settled.resume = true;
+      settled.resume_dir = own->path();
+      return settled;
+    }
+  }
   std::vector<RunDirectory> passed_over;
-  const Result<RunDirectory> found = elastic::newest_to_resume(config.run().log_dir, config.run().name, passed_over);
-  if (!found) return settled;
-  const std::string launcher = options.calling ? options.calling->launcher : std::string();
-  const Result<elastic::JobFacts> facts = found->read_facts();
-  const bool is_its_own = !launcher.empty() && facts && facts->launcher == launcher;
-  settled.resume = options.resume_or_begin || is_its_own;
+  if (options.resume_or_begin && elastic::newest_to_resume(run.log_dir, run.name, passed_over)) settled.resume = true;
   return settled;
 }
 

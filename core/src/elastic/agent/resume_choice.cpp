@@ -79,4 +79,17 @@ Result<RunDirectory> newest_to_resume(const fs::path& log_dir, const std::string
   return latest;
 }
 
+std::optional<RunDirectory> newest_of_launcher(const fs::path& log_dir, const std::string& name,
+                                               const std::string& launcher) {
+  const Result<RunDirectory> latest = RunDirectory::latest(log_dir, name);
+  if (!latest) return std::nullopt;
+  std::vector<RunDirectory> runs = runs_beside(*latest);
+  runs.insert(runs.begin(), *latest);
+  for (RunDirectory& run : runs) {
+    const Result<JobFacts> facts = run.read_facts();
+    if (facts && facts->launcher == launcher) return std::move(run);
+  }
+  return std::nullopt;
+}
+
 }  // namespace pliant::elastic

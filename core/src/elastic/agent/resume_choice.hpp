@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,9 @@ bool has_snapshots(const RunDirectory& directory);
 /// none.
 Result<RunDirectory> newest_to_resume(const std::filesystem::path& log_dir, const std::string& name,
                                       std::vector<RunDirectory>& passed_over);
+
+/// The newest run of `name` that `launcher` began (JobFacts::launcher); nullopt when there is none.
+std::optional<RunDirectory> newest_of_launcher(const std::filesystem::path& log_dir, const std::string& name,
+                                               const std::string& launcher);
 
 }  // namespace pliant::elastic
