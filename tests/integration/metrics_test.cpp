@@ -229,6 +229,17 @@ TEST_CASE("pliant snapshot export --best writes the model of the best step of a 
   CHECK(read_all(best) == file);
 }
 
+TEST_CASE("a metric of keep_best that no evaluation gives is named when the job ends") {
+  JobRunner job;
+  configure(job, 1, "keep_best = \"loss_of_sequences\"");
+  const Ended ended = job.run_json();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(
+      has(ended.err, "no evaluation gave \"loss_of_sequences\", so that [run] keep_best has kept nothing; they gave "));
+  CHECK(has(ended.err, "loss_of_sequence"));
+}
+
 TEST_CASE("the program hears of each snapshot before and after it, and what fails there costs that snapshot alone") {
   JobRunner job;
   job.config(toy_config("workers = 2\nsnapshot_every = 8\nkeep_snapshots = 9", "hooks = true\nrefuse_snapshot = 16"));

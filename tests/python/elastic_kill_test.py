@@ -50,6 +50,27 @@ def test_a_worker_that_dies_while_it_copies_the_state_is_replaced(tmp_path, refe
     assert job.summary["restarts"] == 2 and "did not happen" not in job.err, job.err
 
 
+EVALUATES = """
+    session.start(LENGTHS, state=toy)
+    for step in session:
+        found = session.last_evaluation
+        assert (found and found.values) == ({"steps": float(step.index - 1)} if step.index > 1 else None), (step.index, found)
+        add_all(step, toy)
+        if committed := step.commit():
+            toy.apply(committed.gradient, step.learning_rate)
+            session.evaluated("steps", step.index + 1, rule="max")
+    keep(toy)
+"""
+
+
+def test_a_worker_that_joins_or_resumes_knows_the_last_evaluation_as_the_others_do(tmp_path, reference):
+    kills = ["--inject=kill:rank=1,step=6,at=forward", "--inject=kill:rank=0,step=13,at=apply", "--inject=kill:rank=1,step=13,at=apply"]
+    begun = elastic_jobs.run(tmp_path / "job", EVALUATES, workers=2, options=[*kills, "--set", "run.max_steps=16"], settings="snapshot_every = 5")
+    assert begun.code == 0 and begun.summary["restarts"] == 3 and "2 ranks from step 10" in begun.err, begun.err
+    job = elastic_jobs.run(tmp_path / "job", EVALUATES, workers=3, options=["--resume", "--set", "run.max_steps=20"], settings="snapshot_every = 5")
+    assert job.code == 0 and job.summary["resumed_from"] == 16 and set(job.weights) == {reference}, job.err
+
+
 LAST = STEPS - 1
 ENDS = {"commit": ["rank=0"], "snapshot": ["rank=0"], "apply-of-all": ["rank=0", "rank=1"]}
 if IS_THOROUGH:

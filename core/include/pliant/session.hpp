@@ -235,8 +235,8 @@ class Session {
   void evaluated(std::string_view name, double value, MetricRule rule) { evaluated(name, value, 1, rule); }
 
   /// The last evaluation that a commit has told of; the same on all ranks that have made that commit. An evaluation
-  /// after n steps is told with the commit of the step after it. Empty before the first, and for a worker that joined
-  /// since.
+  /// after n steps is told with the commit of the step after it. Empty before the first. A worker that
+  /// joins or resumes has it as the others do.
   [[nodiscard]] const std::optional<Evaluation>& last_evaluation() const;
 
   /// Asks for the end of the job after the step whose commit() comes next, because training is good enough, say. One

@@ -184,6 +184,12 @@ void rates_fields(Rates& rates, Coder& f) {
   f("cost_per_token", rates.per_token), f("cost_per_square", rates.per_square);
 }
 
+template <class Of, class Coder>
+void evaluation_fields(Of& evaluation, Coder& f) {
+  f("evaluated_step", evaluation.step), f("evaluated_ranks", evaluation.ranks);
+  f("evaluated_lost", evaluation.lost), f("evaluated", evaluation.values);
+}
+
 template <class Message, class Coder>
 void fields(Message& m, Coder& f) {
   using M = std::remove_const_t<Message>;
@@ -243,11 +249,11 @@ void fields(Message& m, Coder& f) {
     f("restore", m.restore), rates_fields(m.rates, f);
     f("injections", m.injections), f("was", m.was), f("stay", m.stay), f("trace", m.trace), f("visits", m.visits);
     f.whole("owners", m.owners);
+    evaluation_fields(m.evaluation, f);
   } else if constexpr (std::is_same_v<M, Commit>) {
     f("step", m.step), f("skip", m.skip), f("wait", m.wait), f("snapshot", m.snapshot), f("compare", m.compare);
     rates_fields(m.rates, f);
-    f("evaluated_step", m.evaluation.step), f("evaluated_ranks", m.evaluation.ranks);
-    f("evaluated_lost", m.evaluation.lost), f("evaluated", m.evaluation.values);
+    evaluation_fields(m.evaluation, f);
   } else if constexpr (std::is_same_v<M, Tell>) {
     f("compare", m.compare);
   } else if constexpr (std::is_same_v<M, Save>) {

@@ -19,7 +19,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 19;
+inline constexpr int kProtocol = 20;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -241,6 +241,7 @@ struct Form {
   std::string trace{};
   /// Of a sharded job, likewise: its page of visits (sharded/visit_page.hpp).
   std::string visits{};
+  Evaluation evaluation{.step = -1};  ///< the last one that came with a commit before `next_step`; step -1: none
 };
 struct CommIdShared {
   int64_t generation = 0;

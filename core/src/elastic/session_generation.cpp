@@ -154,6 +154,7 @@ bool Session::State::enter_generation() {
                 fmt::format("this worker holds {} steps, but the generation begins at {}", applied, form.next_step));
   }
   rates = form.rates;
+  last_evaluation = form.evaluation.step < 0 ? std::nullopt : std::optional(form.evaluation);
   ++shares;
   clock.skip_next();  // the first step of a generation warms up
   const bool makes_steps = sharded == nullptr || form.owners.empty() || form.stay == form.world_size;

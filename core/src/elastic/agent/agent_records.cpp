@@ -1,10 +1,12 @@
 // What an Agent keeps of its run: plan, ledger, snapshots, and the directory, which may go away.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "data/lengths_file.hpp"
 #include "elastic/agent/agent_state.hpp"
@@ -101,6 +103,13 @@ std::string Agent::State::snapshot_path(int64_t step) const {
   return rescue_lock ? (order.directory.path() / snapshot_file(step)).string() : std::string();
 }
 
+std::optional<Evaluation> Agent::State::evaluation_of(int64_t steps) const {
+  const auto& all = ledger->lineage().evaluations;
+  const auto later = [](int64_t than, const Evaluation& one) { return than < one.step; };
+  const auto end = std::upper_bound(all.begin(), all.end(), steps, later);
+  return end == all.begin() ? std::nullopt : std::optional(*std::prev(end));
+}
+
 bool Agent::State::has_snapshot(const SnapshotRecord& entry) const {
   std::error_code error;
   return fs::exists(order.directory.path() / entry.file, error);
@@ -184,6 +193,18 @@ JobEnd Agent::State::at_end(JobEnd over) {
 
 void Agent::State::say_what_was_better() {
   const RunOptions& run = order.config.run();
+  const std::vector<Evaluation>& all = ledger->lineage().evaluations;
+  const auto is_meant = [&](const Evaluation& one) { return one.values.contains(run.keep_best); };
+  if (!run.keep_best.empty() && std::none_of(all.begin(), all.end(), is_meant)) {
+    std::set<std::string> names;
+    for (const Evaluation& one : all) {
+      for (const auto& value : one.values) names.insert(value.first);
+    }
+    return event(fmt::format("no evaluation gave \"{}\", so that [run] keep_best has kept nothing; {}", run.keep_best,
+                             names.empty() ? "there was none: call Session::evaluated"
+                                           : fmt::format("they gave {}", fmt::join(names, ", "))),
+                 true);
+  }
   const auto best =
       best_snapshot(ledger->lineage(), run, [this](const SnapshotRecord& one) { return has_snapshot(one); });
   const Evaluation* const better = better_evaluation(ledger->lineage(), run, best);

@@ -167,6 +167,9 @@ struct Agent::State final : GroupActions, ForeignActions {
   std::string snapshot_path(int64_t step) const override;
   void confirmed(const SnapshotRecord& entry) override { prune_snapshots(entry.step); }
   bool has_snapshot(const SnapshotRecord& entry) const override;
+  std::optional<Evaluation> evaluation_of(int64_t steps) const override;
+  std::optional<std::pair<std::string, std::string>> first_difference(const std::string& one,
+                                                                      const std::string& other) const override;
   [[nodiscard]] bool has_newest_snapshot() const;
   std::string resume_command() const override {
     return elastic::resume_command(order.directory, order.options.command);

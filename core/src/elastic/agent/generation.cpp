@@ -165,6 +165,9 @@ void Group::form(const std::vector<WorkerId>& usable, int64_t world_size, const 
   form.next_step = next_step;
   form.micro_batch = options_.micro_batch_of.at(world_size);
   form.rates = rates_;
+  // One of the present state comes with the next commit, as it does where nothing has happened.
+  if (const auto last = actions_.evaluation_of(next_step - 1)) form.evaluation = *last;
+  if (const auto own = actions_.evaluation_of(next_step); own && own->step == next_step) found_ = own;
   if (has_shards && !restore) {
     form.owners = shares_;
     form.stay = stay_ > 0 ? stay_ : form.world_size;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -85,6 +86,11 @@ class GroupActions {
   virtual void confirmed(const SnapshotRecord& record) = 0;
   /// False when the file of a snapshot that was recorded is gone.
   [[nodiscard]] virtual bool has_snapshot(const SnapshotRecord& record) const = 0;
+  /// The last evaluation of at most `steps` committed steps that was recorded; nullopt: there is none.
+  [[nodiscard]] virtual std::optional<Evaluation> evaluation_of(int64_t steps) const {
+    static_cast<void>(steps);
+    return std::nullopt;
+  }
   virtual void committed(const CommitRecord& record, int64_t world_size) = 0;
   /// What a person types to go on with the run where it lies now (elastic::resume_command).
   [[nodiscard]] virtual std::string resume_command() const = 0;
@@ -95,6 +101,14 @@ class GroupActions {
     static_cast<void>(ranks);
     static_cast<void>(generation);
     static_cast<void>(all_done);
+    return std::nullopt;
+  }
+  /// Where the lists with these digests begin to differ, which workers have brought (Session::State::noted): a line of
+  /// each. nullopt: nobody knows.
+  [[nodiscard]] virtual std::optional<std::pair<std::string, std::string>> first_difference(
+      const std::string& one, const std::string& other) const {
+    static_cast<void>(one);
+    static_cast<void>(other);
     return std::nullopt;
   }
   /// Workers whose programs do what is no step; empty: none does any more.
