@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "base/result.hpp"
 #include "data/lengths_file.hpp"
@@ -156,6 +157,8 @@ TEST_CASE(
     INFO(ended.err);
     CHECK(ended.exit_code == 0);
     CHECK(has(ended.err, fmt::format("worker {} has other arrays than the other workers (arrays of digest ", rank)));
+    CHECK(std::regex_search(ended.err,
+                            std::regex("instead of [0-9a-f]{16}: [^ ]+ f32\\[[0-9]+\\] instead of [^ ]+ f32\\[")));
     CHECK(has(ended.err, "TrainingState::arrays must give the same names, types and shapes in the same order"));
     CHECK(ended.summary["restarts"] == 1);
     for (const auto& generation : job.ledger("generation")) CHECK(generation.at("world_size") == 4);
@@ -173,6 +176,7 @@ TEST_CASE("two ranks whose arrays come in different orders end the job before a 
   const std::string reason = ended.summary["reason"];
   CHECK(has(reason, "there is no majority (worker 0: arrays of digest "));
   CHECK(has(reason, ", worker 1: arrays of digest "));
+  CHECK(has(reason, ", which begin to differ where worker 0 has "));
   CHECK(ended.summary["restarts"] == 0);
   CHECK(job.processes_left() == 0);
 }

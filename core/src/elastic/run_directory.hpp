@@ -55,6 +55,8 @@ class RunDirectory {
   [[nodiscard]] std::filesystem::path ledger() const { return path_ / "ledger.jsonl"; }
   [[nodiscard]] std::filesystem::path dataset() const { return path_ / "dataset.bin"; }
   [[nodiscard]] std::filesystem::path logs() const { return path_ / "logs"; }
+  /// What workers have brought, such as the names and shapes of arrays, line by line, by its digest.
+  [[nodiscard]] std::filesystem::path list_of(const std::string& digest) const { return path_ / "lists" / digest; }
   [[nodiscard]] std::filesystem::path snapshots() const { return path_ / "snapshots"; }
   /// What worker `worker` records for a trace (sharded/trace/trace_log.hpp), while the job runs; relative to the
   /// directory.

@@ -12,6 +12,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,20 +64,31 @@ std::string Session::State::digest_of_options() const {
   return elastic::digest_of_config(config.resolved_toml());
 }
 
+std::string Session::State::noted(std::string_view list) const {
+  data::Digest of_list;
+  of_list.add(list);
+  const std::string digest = fmt::format("{:016x}", of_list.value());
+  const std::filesystem::path file = directory.list_of(digest);
+  std::error_code error;
+  if (std::filesystem::exists(file, error)) return digest;
+  std::filesystem::create_directories(file.parent_path(), error);
+  const std::filesystem::path draft = fmt::format("{}.{}", file.string(), ::getpid());
+  std::ofstream out(draft, std::ios::binary);
+  out << list;
+  out.close();
+  if (out) std::filesystem::rename(draft, file, error);  // else a difference is named by its digest alone
+  return digest;
+}
+
 std::string Session::State::digest_of_arrays() const {
-  if (arrays->empty()) return {};
-  data::Digest of_layout;
-  of_layout.add(std::string_view(arrays->layout()));
-  return fmt::format("{:016x}", of_layout.value());
+  return arrays->empty() ? std::string() : noted(arrays->layout());
 }
 
 std::string Session::State::facts_of_gradient() const {
   std::string size = fmt::format("{} elements", program->gradient_size());
   const std::string layout = program->gradient_layout();
   if (layout.empty()) return size;
-  data::Digest of_layout;
-  of_layout.add(std::string_view(layout));
-  return fmt::format("{} of parameters of digest {:016x}", size, of_layout.value());
+  return fmt::format("{} of parameters of digest {}", size, noted(layout));
 }
 
 std::string Session::State::digest_of_policies() const {

@@ -118,10 +118,7 @@ void Session::State::begin_visits() {
 }
 
 std::string Session::State::digest_of_model() const {
-  data::Digest of_model;
-  of_model.add(std::string_view(sharded->model.description()));
-  of_model.add(std::string_view(state_layout()));
-  return fmt::format("{:016x}", of_model.value());
+  return noted(sharded->model.description() + state_layout());
 }
 
 std::string Session::State::digest_of_parameters() const {

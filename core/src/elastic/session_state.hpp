@@ -191,6 +191,8 @@ struct Session::State {
   /// Of the resolved config, hex.
   [[nodiscard]] std::string digest_of_options() const;
   /// Of the names, types and shapes of the program's arrays in their order, hex; empty: it has none.
+  /// The digest of `list`, which is left in the run directory under it: the agent says where lists differ.
+  [[nodiscard]] std::string noted(std::string_view list) const;
   [[nodiscard]] std::string digest_of_arrays() const;
   [[nodiscard]] std::string facts_of_gradient() const;
   /// Of what balancer and learning-rate rule answer to a question that is the same on all workers of the job, hex: that

@@ -4,9 +4,12 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
+#include <utility>
 
 #include "base/environment.hpp"
+#include "base/printable.hpp"
 #include "data/input_file.hpp"
 #include "data/lengths_file.hpp"
 #include "elastic/agent/agent_state.hpp"
@@ -48,6 +51,26 @@ void Agent::State::signal(WorkerId worker, int number) {
   if (number == SIGKILL || number == SIGCONT) return found->second.process.signal_group(number);
   found->second.process.signal_group(SIGCONT);  // a stopped one could not hear it
   found->second.process.signal_alone(number);   // what it has started is its own business to end
+}
+
+std::optional<std::pair<std::string, std::string>> Agent::State::first_difference(const std::string& one,
+                                                                                  const std::string& other) const {
+  if (one.empty() || other.empty()) return std::nullopt;
+  std::ifstream ones(order.directory.list_of(one));
+  std::ifstream others(order.directory.list_of(other));
+  if (!ones || !others) return std::nullopt;
+  std::pair<std::string, std::string> lines;
+  const auto next = [](std::ifstream& from, std::string& line) {
+    if (std::getline(from, line)) return line = printable(line), true;
+    line = "nothing more";
+    return false;
+  };
+  while (true) {
+    const bool is_one = next(ones, lines.first);
+    const bool is_other = next(others, lines.second);
+    if (!is_one && !is_other) return std::nullopt;
+    if (lines.first != lines.second) return lines;
+  }
 }
 
 std::optional<std::string> Agent::State::how_visits_differ(const std::vector<WorkerId>& ranks, int64_t of_generation,

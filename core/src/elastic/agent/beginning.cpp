@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "elastic/agent/group.hpp"
 
@@ -36,19 +37,36 @@ constexpr std::array<Fact, 7> kFacts{{
      "answers of digest", "plugins must be the same on all machines, and must not change while the job runs"},
 }};
 
-/// In what a worker that brings `other` is none of the job that `right` is of; empty: in nothing.
-std::string difference(const Ready& right, const Ready& other) {
-  const auto found =
+/// In what a worker that brings `other` is none of the job that `right` is of; nullptr: in nothing.
+const Fact* difference(const Ready& right, const Ready& other) {
+  const auto* const found =
       std::find_if(kFacts.begin(), kFacts.end(), [&](const Fact& fact) { return fact.of(right) != fact.of(other); });
-  if (found == kFacts.end()) return {};
-  return fmt::format("{} than the other workers ({} {} instead of {}); {}", found->differs, found->is, found->of(other),
-                     found->of(right), found->remedy);
+  return found == kFacts.end() ? nullptr : found;
+}
+
+/// What stands behind "digest" in `value`; empty: nothing does.
+std::string digest_in(const Fact& fact, const std::string& value) {
+  const std::string all = fmt::format("{} {}", fact.is, value);
+  constexpr std::string_view kBefore = "digest ";
+  const size_t at = all.rfind(kBefore);
+  return at == std::string::npos ? std::string() : all.substr(at + kBefore.size());
 }
 
 }  // namespace
 
+std::string Group::how_differs(const Ready& right, const Ready& other) const {
+  const Fact* const found = difference(right, other);
+  if (found == nullptr) return {};
+  std::string first;
+  if (const auto lines =
+          actions_.first_difference(digest_in(*found, found->of(other)), digest_in(*found, found->of(right))))
+    first = fmt::format(": {} instead of {}", lines->first, lines->second);
+  return fmt::format("{} than the other workers ({} {} instead of {}{}); {}", found->differs, found->is,
+                     found->of(other), found->of(right), first, found->remedy);
+}
+
 void Group::on(WorkerId worker, Member& member, const Ready& message) {
-  if (const std::string other = job_ ? difference(*job_, message) : std::string(); !other.empty()) {
+  if (const std::string other = job_ ? how_differs(*job_, message) : std::string(); !other.empty()) {
     return fence(worker, other);
   }
   if (job_) tell_of_other_plugins(worker, message);
@@ -84,7 +102,7 @@ void Group::begin_job(const std::vector<WorkerId>& usable) {
 const Ready* Group::what_most_bring(const std::vector<WorkerId>& workers) const {
   const auto agree_with = [&](const Ready& one) {
     return std::count_if(workers.begin(), workers.end(),
-                         [&](WorkerId id) { return difference(one, members_.at(id).brings).empty(); });
+                         [&](WorkerId id) { return difference(one, members_.at(id).brings) == nullptr; });
   };
   const Ready* of_run = nullptr;
   bool is_one = true;
@@ -92,7 +110,7 @@ const Ready* Group::what_most_bring(const std::vector<WorkerId>& workers) const 
     const Ready& own = members_.at(id).brings;
     if (2 * agree_with(own) > static_cast<int64_t>(workers.size())) return &own;
     if (options_.fingerprint.empty() || own.fingerprint != options_.fingerprint) continue;
-    is_one = is_one && (of_run == nullptr || difference(*of_run, own).empty());
+    is_one = is_one && (of_run == nullptr || difference(*of_run, own) == nullptr);
     of_run = &own;
   }
   return is_one ? of_run : nullptr;
@@ -107,7 +125,7 @@ bool Group::agree_on_job() {
     job_ = *right;
     sharded_ = right->sharded;
     for (const WorkerId id : workers) {
-      const std::string other = difference(*job_, members_.at(id).brings);
+      const std::string other = how_differs(*job_, members_.at(id).brings);
       if (!other.empty()) {
         fence(id, other);
       } else {
@@ -126,6 +144,12 @@ bool Group::agree_on_job() {
     for (const WorkerId id : workers) {
       all += fmt::format("{}{}: {} {}", all.empty() ? "" : ", ", label(id), fact.is, of(id));
     }
+    const WorkerId one = workers.front();
+    const WorkerId other =
+        *std::find_if(workers.begin(), workers.end(), [&](WorkerId id) { return of(id) != of(one); });
+    if (const auto lines = actions_.first_difference(digest_in(fact, of(one)), digest_in(fact, of(other))))
+      all += fmt::format(", which begin to differ where {} has {} and {} {}", label(one), lines->first, label(other),
+                         lines->second);
     remedies += fmt::format("; {}", fact.remedy);
   }
   end(job_failed(fmt::format("the workers do not agree on the job and there is no majority ({}){}", all, remedies),

@@ -115,6 +115,8 @@ class Group {
   bool agree_on_job();
   /// What more than half of `workers` bring; where the job resumes a run and there is no such half, what those bring
   /// that have the run's data. nullptr: nothing.
+  /// In what a worker that brings `other` is none of the job that `right` is of, in words; empty: in nothing.
+  [[nodiscard]] std::string how_differs(const Ready& right, const Ready& other) const;
   [[nodiscard]] const Ready* what_most_bring(const std::vector<WorkerId>& workers) const;
   /// Ends the job where all its steps are committed and saved.
   bool end_if_done();
