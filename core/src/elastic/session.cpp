@@ -67,17 +67,17 @@ std::string Session::State::digest_of_options() const {
 std::string Session::State::noted(std::string_view list) const {
   data::Digest of_list;
   of_list.add(list);
-  const std::string digest = fmt::format("{:016x}", of_list.value());
-  const std::filesystem::path file = directory.list_of(digest);
+  const std::string name = fmt::format("{:016x}", of_list.value());
+  const std::filesystem::path file = directory.list_of(name);
   std::error_code error;
-  if (std::filesystem::exists(file, error)) return digest;
+  if (std::filesystem::exists(file, error)) return name;
   std::filesystem::create_directories(file.parent_path(), error);
   const std::filesystem::path draft = fmt::format("{}.{}", file.string(), ::getpid());
   std::ofstream out(draft, std::ios::binary);
   out << list;
   out.close();
-  if (out) std::filesystem::rename(draft, file, error);  // else a difference is named by its digest alone
-  return digest;
+  if (out) std::filesystem::rename(draft, file, error);  // else a difference is named by its name alone
+  return name;
 }
 
 std::string Session::State::digest_of_arrays() const {
