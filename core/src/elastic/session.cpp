@@ -76,7 +76,7 @@ std::string Session::State::noted(std::string_view list) const {
   std::ofstream out(draft, std::ios::binary);
   out << list;
   out.close();
-  if (out) std::filesystem::rename(draft, file, error);  // else a difference is named by its name alone
+  if (out) std::filesystem::rename(draft, file, error);  // else a difference is named by the digests alone
   return name;
 }
 
