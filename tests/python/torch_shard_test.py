@@ -5,7 +5,6 @@ import copy
 import dataclasses
 import math
 import pickle
-import types
 
 import pytest
 import torch
@@ -361,7 +360,7 @@ def test_a_program_that_catches_what_a_lost_rank_has_ended_leaves_the_attempt_as
     state, core = sharded(model)
     core.fails_at, core.failure = ("blocks.1", "forward"), Lost("rank 1 is lost", pliant.Status.ABORTED)
     step = sharded_core.Step()
-    step._session, step._is_lost, step._begin_attempt = types.SimpleNamespace(_state=state), False, lambda: None
+    step._state, step._is_lost, step._begin_attempt = state, False, lambda: None
     step._give_up = lambda _, message, __: given.append(message) or message == "rank 1 is lost"
     state.begin(step)
     with pliant.elastic.Attempt(step) as attempt:
