@@ -172,6 +172,7 @@ void PySession::start(nb::object state, std::shared_ptr<const PyDataset> dataset
     session.start(dataset->get(), sharded_->model.value(), *brought);
     sharded_->is_started = true;
   });
+  is_on_host_ = session_->config().use("accelerator") == "host";
   state_ = std::move(brought);
   dataset_ = std::move(dataset);
 }

@@ -144,6 +144,8 @@ class PySession : public Serial {
   nb::object batch_of(const ComingStep& coming);
 
   [[nodiscard]] uint64_t serial() const { return serial_; }
+  /// The mean gradient lies in memory of the CPU, whatever is asked for.
+  [[nodiscard]] bool is_on_host() const { return is_on_host_; }
   [[nodiscard]] uint64_t gradient_size() const { return state_->gradient_size(); }
   [[nodiscard]] Step& step_in_hand() const { return *step_; }
   /// Has `piece` live until the device has read it.
@@ -170,6 +172,7 @@ class PySession : public Serial {
   std::shared_ptr<ShardedCore> sharded_;  // whose model ends before the session
   std::unique_ptr<Session> session_;
   std::shared_ptr<const PyDataset> dataset_;
+  bool is_on_host_ = false;
   int64_t epoch_ = -1;          // of the last step
   bool is_broken_off_ = false;  // a `next` was: what the agent waits for was not sent
   bool is_complete_ = false;    // the step in hand, and so below

@@ -144,7 +144,7 @@ float* writable(std::span<const float> gradient) {
 
 nb::object gradient_of(const PyCommitted& self) {
   const Committed& committed = self.valid();
-  const auto gradient = without_gil([&] { return committed.gradient(); });
+  const auto gradient = lend_lock(!self.session->is_on_host(), [&] { return committed.gradient(); });
   return view_of(std::span(writable(gradient), gradient.size()), self.owner);
 }
 
