@@ -395,7 +395,7 @@ void bind_steps(nb::module_& module) {
       .def_prop_ro("address", [](const PyCommitted& self) {
         return reinterpret_cast<uintptr_t>(self.valid().device_gradient().data());
       });
-  nb::class_<PySteps>(module, "Steps", nb::type_slots(steps_slots));
+  [[maybe_unused]] const nb::class_<PySteps> steps(module, "Steps", nb::type_slots(steps_slots));
   nb::class_<PyComing>(module, "ComingStep")
       .def_ro("index", &PyComing::index, "Its number among the steps, `Step.index`.")
       .def_ro("batch", &PyComing::batch, "What the step will have, whatever becomes of the group.")

@@ -67,7 +67,7 @@ std::string Session::State::digest_of_options() const {
 std::string Session::State::noted(std::string_view list) const {
   data::Digest of_list;
   of_list.add(list);
-  const std::string name = fmt::format("{:016x}", of_list.value());
+  std::string name = fmt::format("{:016x}", of_list.value());
   const std::filesystem::path file = directory.list_of(name);
   std::error_code error;
   if (std::filesystem::exists(file, error)) return name;

@@ -64,7 +64,7 @@ bool has_snapshots(const RunDirectory& directory) {
 
 Result<RunDirectory> newest_to_resume(const fs::path& log_dir, const std::string& name,
                                       std::vector<RunDirectory>& passed_over) {
-  const Result<RunDirectory> latest = RunDirectory::latest(log_dir, name);
+  Result<RunDirectory> latest = RunDirectory::latest(log_dir, name);
   if (!latest) return latest;
   std::vector<RunDirectory> newer;
   std::vector<RunDirectory> runs = runs_beside(*latest);
