@@ -7,6 +7,7 @@
 #include "output.hpp"
 #include "pliant/error.hpp"
 #include "report/views.hpp"
+#include "values.hpp"
 
 namespace pliant::cli {
 
