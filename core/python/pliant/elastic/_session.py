@@ -204,7 +204,7 @@ class Session(Iterator[Step]):
 
     @property
     def last_evaluation(self) -> Evaluation | None:
-        """The last evaluation that came with a commit; the same on all ranks that have made that commit. None on a worker that joined or resumed since."""
+        """The last evaluation that came with a commit; the same on all ranks that have made that commit. A worker that joins or resumes has it as the others do."""
         found = self._core.last_evaluation
         return None if found is None else Evaluation(*found)
 

@@ -181,7 +181,7 @@ JobEnd Agent::State::at_end(JobEnd over) {
   if (gone.empty()) {
     if (ledger && over.outcome != JobOutcome::kFailed) {
       prune_snapshots(INT64_MAX);
-      say_what_was_better();
+      say_what_keep_best_missed();
     }
     return over;
   }
@@ -191,7 +191,7 @@ JobEnd Agent::State::at_end(JobEnd over) {
   return over.outcome == JobOutcome::kFailed ? over : job_failed(gone);
 }
 
-void Agent::State::say_what_was_better() {
+void Agent::State::say_what_keep_best_missed() {
   const RunOptions& run = order.config.run();
   const std::vector<Evaluation>& all = ledger->lineage().evaluations;
   const auto is_meant = [&](const Evaluation& one) { return one.values.contains(run.keep_best); };

@@ -198,7 +198,7 @@ struct Agent::State final : GroupActions, ForeignActions {
 
   // Keeps the newest ones of at most `step` steps, and those of more, which do not count yet.
   void prune_snapshots(int64_t step);
-  void say_what_was_better();
+  void say_what_keep_best_missed();
   void interrupted() override { pace.interrupted(now()); }
 
   void committed(const CommitRecord& entry, int64_t world_size) override;
