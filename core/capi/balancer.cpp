@@ -51,7 +51,7 @@ int32_t pliant_row_costs(const pliant_batch_t* batch, int64_t per_token, int64_t
                          uint64_t* count, pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
     const pliant_batch_t& known = pliant::capi::given(batch);
-    const std::vector<int64_t> costs = pliant::row_costs(known.batch, *known.dataset, {per_token, per_square});
+    const std::vector<int64_t> costs = pliant::row_costs(*known.batch, *known.dataset, {per_token, per_square});
     pliant::capi::fill_room(std::span(costs), to, room, count, "count");
   });
 }

@@ -2,9 +2,9 @@
 #include "handles.hpp"
 #include "structs.hpp"
 
-pliant_batch_t::pliant_batch_t(pliant::Batch made, std::shared_ptr<const pliant::Dataset> of)
+pliant_batch_t::pliant_batch_t(std::shared_ptr<const pliant::Batch> made, std::shared_ptr<const pliant::Dataset> of)
     : batch(std::move(made)), dataset(std::move(of)) {
-  for (const pliant::Piece& piece : batch.pieces) {
+  for (const pliant::Piece& piece : batch->pieces) {
     first_tokens.push_back(piece.first);
     token_counts.push_back(piece.count);
     is_last.push_back(piece.last ? 1 : 0);
@@ -36,20 +36,20 @@ pliant_batch_size_t from_size(const BatchSize& size) {
 int32_t pliant_batch_look(const pliant_batch_t* batch, pliant_batch_view_t* view, pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
     const pliant_batch_t& known = pliant::capi::given(batch);
-    const bool all_whole = known.batch.pieces.empty();
+    const bool all_whole = known.batch->pieces.empty();
     pliant_batch_view_t made{};
-    made.epoch = known.batch.epoch;
-    made.index = known.batch.index;
-    made.rows = known.batch.size.rows;
-    made.padding_rows = known.batch.size.padding_rows;
-    made.sequences = known.batch.size.sequences;
-    made.tokens = known.batch.size.tokens;
-    made.loss_tokens = known.batch.size.loss_tokens;
-    made.longest_entry = known.batch.longest_entry;
-    made.digest = known.batch.digest;
-    made.entry_count = known.batch.ids.size();
-    made.offsets = known.batch.offsets.data();
-    made.ids = known.batch.ids.data();
+    made.epoch = known.batch->epoch;
+    made.index = known.batch->index;
+    made.rows = known.batch->size.rows;
+    made.padding_rows = known.batch->size.padding_rows;
+    made.sequences = known.batch->size.sequences;
+    made.tokens = known.batch->size.tokens;
+    made.loss_tokens = known.batch->size.loss_tokens;
+    made.longest_entry = known.batch->longest_entry;
+    made.digest = known.batch->digest;
+    made.entry_count = known.batch->ids.size();
+    made.offsets = known.batch->offsets.data();
+    made.ids = known.batch->ids.data();
     made.first_tokens = all_whole ? nullptr : known.first_tokens.data();
     made.token_counts = all_whole ? nullptr : known.token_counts.data();
     made.is_last = all_whole ? nullptr : known.is_last.data();
@@ -59,7 +59,7 @@ int32_t pliant_batch_look(const pliant_batch_t* batch, pliant_batch_view_t* view
 
 int32_t pliant_batch_size(const pliant_batch_t* batch, pliant_batch_size_t* size, pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
-    pliant::capi::write(size, pliant::capi::from_size(pliant::capi::given(batch).batch.size), "size");
+    pliant::capi::write(size, pliant::capi::from_size(pliant::capi::given(batch).batch->size), "size");
   });
 }
 

@@ -83,9 +83,9 @@ struct pliant_dataset_t : pliant::capi::Handle<pliant::capi::Tag::kDataset> {
 
 struct pliant_batch_t : pliant::capi::Handle<pliant::capi::Tag::kBatch> {
   static constexpr const char* kName = "batch";
-  pliant_batch_t(pliant::Batch made, std::shared_ptr<const pliant::Dataset> of);
+  pliant_batch_t(std::shared_ptr<const pliant::Batch> made, std::shared_ptr<const pliant::Dataset> of);
 
-  const pliant::Batch batch;
+  const std::shared_ptr<const pliant::Batch> batch;
   const std::shared_ptr<const pliant::Dataset> dataset;
   std::vector<int64_t> first_tokens;  // as the next two empty where all sequences are whole
   std::vector<int64_t> token_counts;
@@ -108,7 +108,7 @@ struct pliant_batches_t : pliant::capi::SerialHandle<pliant::capi::Tag::kBatches
     return std::make_shared<const pliant::Dataset>(pliant::complete_dataset(config, given));
   }
   [[nodiscard]] std::unique_ptr<pliant_batch_t> lend(pliant::Batch batch) const {
-    return std::make_unique<pliant_batch_t>(std::move(batch), dataset);
+    return std::make_unique<pliant_batch_t>(std::make_shared<const pliant::Batch>(std::move(batch)), dataset);
   }
 
   const std::shared_ptr<const pliant::Dataset> dataset;

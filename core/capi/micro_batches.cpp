@@ -72,10 +72,10 @@ pliant::Layout layout_of(const pliant_layout_t* layout) {
 std::vector<pliant::MicroBatch> micro_batches_of(std::span<const pliant_batch_t* const> batches,
                                                  const pliant::Layout& layout, int64_t rank) {
   const pliant_batch_t& first = pliant::capi::given(batches.front());
-  if (batches.size() == 1) return pliant::padded_micro_batches(first.batch, *first.dataset, layout, rank);
+  if (batches.size() == 1) return pliant::padded_micro_batches(*first.batch, *first.dataset, layout, rank);
   std::vector<pliant::Batch> copies;
   for (const pliant_batch_t* const batch : batches) {
-    copies.push_back(pliant::capi::given(batch).batch);
+    copies.push_back(*pliant::capi::given(batch).batch);
     if (batch->dataset != first.dataset) throw pliant::capi::wrong("the batches are not of one data set");
   }
   return pliant::padded_micro_batches(copies, *first.dataset, layout, rank);
@@ -100,7 +100,7 @@ int32_t pliant_micro_batches_of_rows(const pliant_batch_t* batch, int64_t first,
     const pliant_batch_t& known = pliant::capi::given(batch);
     const pliant::Padding padding = layout_of(layout).padding;
     return std::make_unique<pliant_micro_batches_t>(
-        std::vector{pliant::pad_rows(known.batch, {first, rows}, *known.dataset, padding)}, *known.dataset);
+        std::vector{pliant::pad_rows(*known.batch, {first, rows}, *known.dataset, padding)}, *known.dataset);
   });
 }
 

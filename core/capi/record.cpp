@@ -118,7 +118,7 @@ int32_t pliant_record_commit(pliant_record_t* record, const pliant_batch_t* batc
                              pliant_error_t* error) {
   return pliant::capi::answer(error, [&] {
     const RecordTurn known(record);
-    known->record.commit(pliant::capi::given(batch).batch, pliant::capi::given(assignment).assignment, loss,
+    known->record.commit(*pliant::capi::given(batch).batch, pliant::capi::given(assignment).assignment, loss,
                          learning_rate);
   });
 }

@@ -35,7 +35,7 @@ struct pliant_session_t : pliant::capi::MakerHandle<pliant::capi::Tag::kSession>
                               std::to_string(all.size()) + ", counted from 0");
   }
   void take(pliant::Step& next) {
-    batch = std::make_unique<pliant_batch_t>(next.batch(), dataset);
+    batch = std::make_unique<pliant_batch_t>(next.shared_batch(), dataset);
     batch->is_lent = true;
     for (const pliant::RowRange rows : next.micro_batches()) micros.insert(micros.end(), {rows.first, rows.count});
     step = &next;

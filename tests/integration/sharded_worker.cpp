@@ -80,7 +80,7 @@ class LongLived {
     if (!coming_ || coming_->index != step.index()) return;
     std::vector<pliant::RowRange> rows = step.micro_batches();
     std::erase_if(rows, [](const pliant::RowRange& one) { return one.count == 0; });
-    if (coming_->batch.digest != step.batch().digest) throw std::logic_error("another batch than was foretold");
+    if (coming_->batch->digest != step.batch().digest) throw std::logic_error("another batch than was foretold");
     if (coming_->shares == step.shares() && coming_->micro_batches != rows)
       throw std::logic_error("other rows than were foretold");
   }

@@ -312,7 +312,7 @@ class LookAhead {
     const auto found = foretold_.find(step.index());
     if (found == foretold_.end()) return;
     const pliant::ComingStep& said = found->second;
-    if (said.batch.digest != step.batch().digest || said.batch.ids != step.batch().ids)
+    if (said.batch->digest != step.batch().digest || said.batch->ids != step.batch().ids)
       throw std::logic_error("a step has another batch than was foretold");
     if (said.shares == step.shares() && said.micro_batches != step.micro_batches())
       throw std::logic_error("a step has other rows than were foretold, and nobody said so");

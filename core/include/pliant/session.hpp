@@ -70,8 +70,8 @@ class Committed {
 
 /// A step that is to come, as far as is known: for loaders that read ahead (Session::coming).
 struct ComingStep {
-  int64_t index = 0;  ///< Step::index
-  Batch batch;        ///< what the step will have, whatever becomes of the group
+  int64_t index = 0;                   ///< Step::index
+  std::shared_ptr<const Batch> batch;  ///< what the step will have, whatever becomes of the group; never null
   /// This rank's rows as of now: those of the step where its Step::shares is this `shares`, and maybe others where it
   /// is not. Where the model is sharded, those that have no rows are left out.
   std::vector<RowRange> micro_batches;
@@ -84,6 +84,8 @@ class Step {
   /// Committed steps before this one; the step's number, from 0.
   [[nodiscard]] int64_t index() const;
   [[nodiscard]] const Batch& batch() const;
+  /// The same for as long as it is kept: batch() goes with the step. Never null.
+  [[nodiscard]] std::shared_ptr<const Batch> shared_batch() const;
   /// This rank's rows, as positions in batch(): a range for each micro-batch, which is computed at once. Empty when the
   /// batch is short and this rank owns none; commit() must be called all the same. Where the model is sharded all ranks
   /// have as many, and the last ones may have no rows (ShardedModel::begin_pass).

@@ -85,7 +85,7 @@ void bind_balancer(nb::module_& module) {
       "row_costs",
       [](const PyBatch& batch, int64_t per_token, int64_t per_square) {
         return array_of(without_gil([&] {
-          return row_costs(batch.batch, batch.dataset->get(), {per_token, per_square});
+          return row_costs(*batch.batch, batch.dataset->get(), {per_token, per_square});
         }));
       },
       "batch"_a, "per_token"_a = 1, "per_square"_a = 0);

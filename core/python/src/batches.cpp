@@ -51,7 +51,7 @@ void make_batches(PyBatches* self, const PyConfig& config, const Plan& plan, con
 }
 
 PyBatch lend(const PyBatches& of, Batch batch) {
-  return {std::move(batch), of.dataset};
+  return {std::make_shared<const Batch>(std::move(batch)), of.dataset};
 }
 
 PyBatch next_or_stop(PyBatches& self) {
@@ -61,7 +61,7 @@ PyBatch next_or_stop(PyBatches& self) {
 }
 
 nb::object ids_of(nb::handle self, nb::handle rows) {
-  const Batch& batch = nb::cast<const PyBatch&>(self).batch;
+  const Batch& batch = *nb::cast<const PyBatch&>(self).batch;
   const RowRange range = row_range_from(rows, "rows");
   if (range.first < 0 || range.count > batch.size.rows - range.first) {
     throw nb::index_error(("rows " + std::to_string(range.first) + " to " + std::to_string(range.first + range.count) +
@@ -72,7 +72,7 @@ nb::object ids_of(nb::handle self, nb::handle rows) {
 }
 
 nb::object row_of(nb::handle self, int64_t row) {
-  const Batch& batch = nb::cast<const PyBatch&>(self).batch;
+  const Batch& batch = *nb::cast<const PyBatch&>(self).batch;
   const int64_t rows = batch.size.rows;
   const int64_t place = row < 0 ? row + rows : row;
   if (place < 0 || place >= rows)
@@ -83,7 +83,7 @@ nb::object row_of(nb::handle self, int64_t row) {
 /// One member of each piece, where they lie.
 template <class Member>
 nb::object pieces_of(nb::handle self, Member Piece::*member) {
-  const std::vector<Piece>& pieces = nb::cast<const PyBatch&>(self).batch.pieces;
+  const std::vector<Piece>& pieces = nb::cast<const PyBatch&>(self).batch->pieces;
   if (pieces.empty()) return nb::none();
   using Array = nb::ndarray<nb::numpy, const Member, nb::ndim<1>>;
   return nb::cast(
@@ -151,26 +151,26 @@ void bind_sizes(nb::module_& module) {
 void bind_batch(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<PyBatch>(module, "Batch")
-      .def_prop_ro("epoch", [](const PyBatch& self) { return self.batch.epoch; })
-      .def_prop_ro("index", [](const PyBatch& self) { return self.batch.index; })
-      .def_prop_ro("size", [](const PyBatch& self) { return self.batch.size; })
-      .def_prop_ro("longest_entry", [](const PyBatch& self) { return self.batch.longest_entry; })
-      .def_prop_ro("digest", [](const PyBatch& self) { return self.batch.digest; })
+      .def_prop_ro("epoch", [](const PyBatch& self) { return self.batch->epoch; })
+      .def_prop_ro("index", [](const PyBatch& self) { return self.batch->index; })
+      .def_prop_ro("size", [](const PyBatch& self) { return self.batch->size; })
+      .def_prop_ro("longest_entry", [](const PyBatch& self) { return self.batch->longest_entry; })
+      .def_prop_ro("digest", [](const PyBatch& self) { return self.batch->digest; })
       .def_prop_ro("ids",
-                   [](nb::handle self) { return view_of(std::span(nb::cast<const PyBatch&>(self).batch.ids), self); })
+                   [](nb::handle self) { return view_of(std::span(nb::cast<const PyBatch&>(self).batch->ids), self); })
       .def_prop_ro(
           "offsets",
-          [](nb::handle self) { return view_of(std::span(nb::cast<const PyBatch&>(self).batch.offsets), self); })
+          [](nb::handle self) { return view_of(std::span(nb::cast<const PyBatch&>(self).batch->offsets), self); })
       .def_prop_ro("first_tokens", [](nb::handle self) { return pieces_of(self, &Piece::first); })
       .def_prop_ro("token_counts", [](nb::handle self) { return pieces_of(self, &Piece::count); })
       .def_prop_ro("is_last", [](nb::handle self) { return pieces_of(self, &Piece::last); })
-      .def("__len__", [](const PyBatch& self) { return self.batch.size.rows; })
+      .def("__len__", [](const PyBatch& self) { return self.batch->size.rows; })
       .def("row", &row_of, "row"_a)
       .def("ids_of", &ids_of, "rows"_a)
       .def("__getitem__", &row_of, "row"_a)
       .def("__repr__", [](const PyBatch& self) {
-        return "<pliant.Batch " + std::to_string(self.batch.index) + " of epoch " + std::to_string(self.batch.epoch) +
-               ": " + std::to_string(self.batch.size.rows) + " rows, " + std::to_string(self.batch.ids.size()) +
+        return "<pliant.Batch " + std::to_string(self.batch->index) + " of epoch " + std::to_string(self.batch->epoch) +
+               ": " + std::to_string(self.batch->size.rows) + " rows, " + std::to_string(self.batch->ids.size()) +
                " entries>";
       });
 }

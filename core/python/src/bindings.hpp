@@ -78,7 +78,7 @@ class PyDataset {
 };
 
 struct PyBatch {
-  Batch batch;
+  std::shared_ptr<const Batch> batch;  ///< never null
   FreedWithoutGil<const PyDataset> dataset;
 };
 

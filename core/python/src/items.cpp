@@ -110,9 +110,9 @@ nb::list deal(const PyBatch* batch, int64_t first_row, const Blocks& blocks, int
     set(list, names().position, position);
     if (batch != nullptr && micro < static_cast<int64_t>(blocks.size())) {
       const auto [first, rows] = blocks[static_cast<size_t>(micro)];
-      if (first < first_row || rows < 0 || first + rows > first_row + batch->batch.size.rows)
+      if (first < first_row || rows < 0 || first + rows > first_row + batch->batch->size.rows)
         throw wrong("a block of rows that the batch has not");
-      add_items({&batch->batch, first_row}, {first, rows}, maker, position, list);
+      add_items({batch->batch.get(), first_row}, {first, rows}, maker, position, list);
     }
     made.append(list);
   }

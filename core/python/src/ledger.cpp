@@ -159,7 +159,7 @@ void bind_ledger(nb::module_& module) {
       .def(
           "commit",
           [](PyLedger& self, const PyBatch& batch, const Assignment& assignment, double loss, double learning_rate) {
-            self.call([&](JobRecord& known) { known.commit(batch.batch, assignment, loss, learning_rate); });
+            self.call([&](JobRecord& known) { known.commit(*batch.batch, assignment, loss, learning_rate); });
           },
           "batch"_a, "assignment"_a, "loss"_a, "learning_rate"_a)
       .def("_keep_snapshot", &keep_snapshot, "lr_state"_a, "write"_a)

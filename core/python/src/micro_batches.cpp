@@ -64,7 +64,7 @@ void bind_micro_batches(nb::module_& module) {
         layout.padding = {line_of(line), pad_to_of(pad_to), positive(multiple, "multiple")};
         layout.even = even;
         layout.one_shape = one_shape;
-        return without_gil([&] { return padded_micro_batches(batch.batch, batch.dataset->get(), layout, rank); });
+        return without_gil([&] { return padded_micro_batches(*batch.batch, batch.dataset->get(), layout, rank); });
       },
       "batch"_a, nb::kw_only(), "rank"_a, "world_size"_a, "micro_batch"_a, "granule"_a = 1, "rows"_a = "contiguous",
       "line"_a = "sequence", "pad_to"_a = "micro_batch", "multiple"_a = 1, "even"_a = false, "one_shape"_a = false);

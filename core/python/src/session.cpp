@@ -240,16 +240,16 @@ nb::object PySession::ranges_of(const std::vector<RowRange>& micro_batches) {
   return ranges_;
 }
 
-nb::object PySession::kept_batch(int64_t index, const Batch& batch) {
+nb::object PySession::kept_batch(int64_t index, const std::shared_ptr<const Batch>& batch) {
   nb::object& kept = batches_[index];
   // A step that comes after another history is of other rows only where the sampler broke its word.
-  if (!kept.is_valid() || nb::cast<const PyBatch&>(kept).batch.digest != batch.digest)
+  if (!kept.is_valid() || nb::cast<const PyBatch&>(kept).batch->digest != batch->digest)
     kept = instance_of(PyBatch{batch, dataset_});
   return kept;
 }
 
 nb::object PySession::batch_in_hand() {
-  return kept_batch(step_->index(), step_->batch());
+  return kept_batch(step_->index(), step_->shared_batch());
 }
 
 nb::object PySession::batch_of(const ComingStep& coming) {

@@ -158,7 +158,7 @@ class PySession : public Serial {
   void clear();
 
  private:
-  nb::object kept_batch(int64_t index, const Batch& batch);
+  nb::object kept_batch(int64_t index, const std::shared_ptr<const Batch>& batch);
   /// A step without its commit is handed out again, without end. Once may be an exception that the program has caught.
   void require_commit();
 

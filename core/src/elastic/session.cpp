@@ -444,16 +444,16 @@ void Session::State::find_epoch() {
 }
 
 void Session::State::tell_epoch() {
-  if (form.rank != 0 || batch.epoch <= epoch_told || batches->next_step() != applied + 1) return;
+  if (form.rank != 0 || batch->epoch <= epoch_told || batches->next_step() != applied + 1) return;
   const std::vector<elastic::BegunEpoch> begun = elastic::read_epochs(directory.path());
   for (const elastic::BegunEpoch& one : begun) epoch_told = std::max(epoch_told, one.epoch);
-  if (batch.epoch <= epoch_told) return;
+  if (batch->epoch <= epoch_told) return;
   const std::string position = batches->save();
   const Result<data::Position> saved = data::parse_position(position);
   // One that is at an epoch's end could not be checked by its rows.
-  if (!saved || !saved->has_begun(batch.epoch)) return;
-  epoch_told = batch.epoch;
-  const elastic::BegunEpoch told{batch.epoch,         saved->first_step,     position, mean_batch, job_length,
+  if (!saved || !saved->has_begun(batch->epoch)) return;
+  epoch_told = batch->epoch;
+  const elastic::BegunEpoch told{batch->epoch,        saved->first_step,     position, mean_batch, job_length,
                                  config.run().epochs, config.run().max_steps};
   const Result<> written = elastic::append_epoch(directory.path(), told);
   if (written) return;

@@ -159,10 +159,10 @@ struct Session::State {
   std::optional<elastic::ToWorker> put_back;  // read too early
   std::optional<elastic::Commit> verdict;     // of a step that the program is applying
 
-  Batch batch;
-  std::map<int64_t, ComingStep> foretold;  // by step
-  int64_t at_hand = 0;                     // the step that the program has in hand, or had
-  int64_t shares = 0;                      // rises where rows are shared out anew
+  std::shared_ptr<const Batch> batch = std::make_shared<const Batch>();  // never null
+  std::map<int64_t, ComingStep> foretold;                                // by step
+  int64_t at_hand = 0;  // the step that the program has in hand, or had
+  int64_t shares = 0;   // rises where rows are shared out anew
   Assignment assignment;
   CostRates rates;  // of the step in hand; the same on all ranks
   std::vector<RowRange> micros;

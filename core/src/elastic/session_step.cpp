@@ -51,7 +51,8 @@ std::vector<RowRange> merged(std::vector<RowRange> ranges) {
 void Session::State::prepare_step() {
   find_epoch();
   std::optional<Batch> next = batches->next();
-  batch = next ? std::move(*next) : batches->at_step(applied);  // which says what steps there are
+  // at_step says what steps there are.
+  batch = std::make_shared<const Batch>(next ? std::move(*next) : batches->at_step(applied));
   foretold.erase(foretold.begin(), foretold.upper_bound(applied));
   at_hand = applied;
   share_out();
@@ -60,11 +61,11 @@ void Session::State::prepare_step() {
   voted = false;
   metrics.clear();
   if (recorder) recorder->begin_step(applied);
-  scaling = learning_rate->scaling(applied, batch.size);
+  scaling = learning_rate->scaling(applied, batch->size);
   norms.reset();
-  reduction->begin(batch.size.rows, facts.granule, assignment, form.rank);
+  reduction->begin(batch->size.rows, facts.granule, assignment, form.rank);
   if (sharded == nullptr) return;
-  sharded->begin_step(batch.size.rows, facts.granule, assignment, config.run().on_nonfinite != "ignore");
+  sharded->begin_step(batch->size.rows, facts.granule, assignment, config.run().on_nonfinite != "ignore");
   while (micros.size() < sharded->rounds()) micros.push_back({});  // to stay beside those who still compute
 }
 
@@ -87,11 +88,11 @@ const ComingStep* Session::coming(int64_t ahead) {
   if (found == s.foretold.end()) {
     std::optional<Batch> batch = s.or_tell([&s, ahead] { return s.batches->coming(ahead); });
     if (!batch) return nullptr;
-    found = s.foretold.emplace(step, ComingStep{step, std::move(*batch), {}, 0}).first;
+    found = s.foretold.emplace(step, ComingStep{step, std::make_shared<const Batch>(std::move(*batch)), {}, 0}).first;
   }
   ComingStep& coming = found->second;
   if (coming.shares != s.shares) {
-    const Assignment rows = s.share_out(coming.batch);
+    const Assignment rows = s.share_out(*coming.batch);
     const std::span<const RowRange> own = rows.of(s.form.rank);
     coming.micro_batches.assign(own.begin(), own.end());
     coming.shares = s.shares;
@@ -104,7 +105,7 @@ int64_t Step::shares() const {
 }
 
 void Session::State::share_out() {
-  assignment = share_out(batch);
+  assignment = share_out(*batch);
   const std::span<const RowRange> own = assignment.of(form.rank);
   micros.assign(own.begin(), own.end());
 }
@@ -151,7 +152,7 @@ void Session::State::settle() {
   strike(elastic::InjectionPoint::kApply);
   const elastic::Commit commit = *std::exchange(verdict, std::nullopt);
   // A rule that learns from gradients learns nothing from one that is not there.
-  if (!commit.skip || !learning_rate->wants_gradient_norms()) learning_rate->commit(applied, batch.size, norms);
+  if (!commit.skip || !learning_rate->wants_gradient_norms()) learning_rate->commit(applied, batch->size, norms);
   ++applied;
   if (sharded != nullptr) sharded->end_step(applied);
   if (commit.compare) {
@@ -237,7 +238,7 @@ std::optional<elastic::ReductionResult> Session::State::reduce() {
     if (sharded != nullptr) sharded->note_commit();
     strike(elastic::InjectionPoint::kBucket);  // where none was under way before
     channel.send(
-        elastic::Reducing{form.generation, applied, elastic::digest_of(assignment), elastic::digest_of(batch)});
+        elastic::Reducing{form.generation, applied, elastic::digest_of(assignment), elastic::digest_of(*batch)});
     const bool is_told = recorder && sharded == nullptr;  // the runtime tells of a sharded model's
     if (is_told) recorder->begin_call(sharded::TracedCall::Kind::kEndStep);
     auto reduced = reduction->reduce(communicator.get(), *stream, [this] { strike(elastic::InjectionPoint::kReduce); });
@@ -305,6 +306,9 @@ int64_t Step::index() const {
   return session_->state_->applied;
 }
 const Batch& Step::batch() const {
+  return *session_->state_->batch;
+}
+std::shared_ptr<const Batch> Step::shared_batch() const {
   return session_->state_->batch;
 }
 const std::vector<RowRange>& Step::micro_batches() const {
@@ -326,7 +330,7 @@ Scaling Step::scaling(double base_lr) const {
   if (!(base_lr > 0) || !std::isfinite(base_lr))
     throw Error(Status::kInvalidArgument, fmt::format("the base rate of a group is above 0, not {}", base_lr));
   const Session::State& s = *session_->state_;
-  return s.learning_rate->scaling(s.at_hand, s.batch.size, base_lr);
+  return s.learning_rate->scaling(s.at_hand, s.batch->size, base_lr);
 }
 
 Scaling Step::scaling(std::string_view group) const {
@@ -370,9 +374,9 @@ void Step::add(RowRange rows, double loss_sum) {
     }
   }
   s.reduction->check(rows);
-  const data::EntrySums sums = data::sum_entries(data::entries_of(s.batch, rows), s.batches->dataset());
+  const data::EntrySums sums = data::sum_entries(data::entries_of(*s.batch, rows), s.batches->dataset());
   s.reduction->add(rows, loss_sum, sums.loss_tokens, sums.digest);
-  s.clock.computed(balance::shape_of(data::entries_of(s.batch, rows), s.batches->dataset()));
+  s.clock.computed(balance::shape_of(data::entries_of(*s.batch, rows), s.batches->dataset()));
   ++s.added;
 }
 
