@@ -16,6 +16,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory>
 #include <ostream>
 #include <span>
 #include <stdexcept>
@@ -309,6 +310,10 @@ class LookAhead {
   explicit LookAhead(int64_t steps) : steps_(steps) {}
   void check(const pliant::Step& step) {
     last_ = step.index();
+    if (last_batch_ && last_batch_->ids != last_ids_)
+      throw std::logic_error("a batch that was kept is not what it was");
+    last_batch_ = step.shared_batch();
+    last_ids_ = step.batch().ids;
     const auto found = foretold_.find(step.index());
     if (found == foretold_.end()) return;
     const pliant::ComingStep& said = found->second;
@@ -337,6 +342,8 @@ class LookAhead {
   int64_t kept_ = 0;
   int64_t moved_ = 0;
   int64_t last_ = -1;
+  std::shared_ptr<const pliant::Batch> last_batch_;
+  std::vector<int64_t> last_ids_;
   std::map<int64_t, pliant::ComingStep> foretold_;
 };
 
