@@ -15,6 +15,7 @@
 #include "metric_json.hpp"
 #include "output.hpp"
 #include "progress.hpp"
+#include "units.hpp"
 
 namespace pliant::cli {
 namespace {
@@ -154,19 +155,19 @@ std::string summary_table(const JobSummary& s) {
                       s.wall_seconds > 0 ? 100 * s.digest_seconds / s.wall_seconds : 0));
     }
     if (const ShardedMemory& memory = s.sharded_memory; memory.weights > 0) {
-      const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+      const auto bytes = [](auto count) { return text_of_bytes(static_cast<double>(count)); };
       add("memory per rank",
-          fmt::format("weights {:.1f} MiB, optimizer {:.1f} MiB, gradients {:.1f} MiB; peak gathered {:.1f} MiB",
-                      mib(memory.weights), mib(memory.state), mib(memory.sums), mib(memory.gathered_most)));
+          fmt::format("weights {}, optimizer {}, gradients {}; peak gathered {}", bytes(memory.weights),
+                      bytes(memory.state), bytes(memory.sums), bytes(memory.gathered_most)));
       if (s.passes > 0) {
         add("passes per rank",
             fmt::format("{}, {} in a recorded order", grouped(s.passes), grouped(s.passes_followed)));
       }
       if (s.gathered > 0) {
-        add("gathers per rank", fmt::format("{} parameters, {:.1f} MiB", grouped(s.gathered), mib(s.gathered_bytes)));
+        add("gathers per rank", fmt::format("{} parameters, {}", grouped(s.gathered), bytes(s.gathered_bytes)));
       }
       if (s.bytes_moved > 0) {
-        add("state moved", fmt::format("{:.1f} MiB to new owners", mib(static_cast<uint64_t>(s.bytes_moved))));
+        add("state moved", bytes(s.bytes_moved) + " to new owners");
       }
     }
   }

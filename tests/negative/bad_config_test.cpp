@@ -64,6 +64,11 @@ TEST_CASE("wrong types say what was expected and what was found") {
   check_all({
       {"[run]\nworkers = '4'",
        "pliant.toml:3:11: error: run.workers must be an integer (1..4096), not the string \"4\""},
+      {"[coordinator]\nbudget = '1GiB'",
+       "coordinator.budget must be an integer (at least 0 bytes), not the string \"1GiB\"; write 1073741824"},
+      {"[coordinator]\nbudget = '64 MB'", "not the string \"64 MB\"; write 64000000"},
+      {"[coordinator]\nbudget = '99999999999 GiB'", "not the string \"99999999999 GiB\"\n"},
+      {"[run]\nseed = '1KiB'", "not the string \"1KiB\"\n"},
       {"[run]\nseed = 1.0", "run.seed must be an integer (at least 0), not the float 1.0"},
       {"[run]\ndeterministic = 1", "run.deterministic must be true or false, not the integer 1"},
       {"[run]\nname = 3", "run.name must be a string in quotes, not the integer 3"},

@@ -107,4 +107,20 @@ TEST_CASE("the summary has metrics, evaluations and the best snapshot, and null 
   CHECK(has(summary_table(summary), "snapshots/step-5, valid 1.75"));
 }
 
+TEST_CASE("memory of a small sharded model is shown in a unit that shows it") {
+  JobSummary summary;
+  summary.uses_api = true;
+  summary.steps = 10;
+  summary.sharded_memory.weights = 800;
+  summary.sharded_memory.state = 3 << 10;
+  summary.sharded_memory.sums = 5 << 19;
+  summary.gathered = 12;
+  summary.gathered_bytes = 1536;
+  summary.bytes_moved = 112 << 10;
+  const std::string table = summary_table(summary);
+  CHECK(has(table, "weights 800 B, optimizer 3 KiB, gradients 2.5 MiB; peak gathered 0 B"));
+  CHECK(has(table, "12 parameters, 1.5 KiB"));
+  CHECK(has(table, "112 KiB to new owners"));
+}
+
 }  // namespace pliant::cli

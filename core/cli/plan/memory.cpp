@@ -14,6 +14,7 @@
 #include "sharded/predicted_memory.hpp"
 #include "sharded/shards/exchange.hpp"
 #include "sharded/trace/traced_program.hpp"
+#include "units.hpp"
 
 namespace pliant::cli {
 
@@ -21,6 +22,7 @@ namespace {
 
 std::string bytes_text(uint64_t bytes) {
   const auto value = static_cast<double>(bytes);
+  if (bytes > 0 && bytes < uint64_t{1} << 20U) return text_of_bytes(value);
   if (bytes >= uint64_t{10} << 30U) return fmt::format("{:.1f} GiB", value / (1 << 30));
   return fmt::format("{:.1f} MiB", value / (1 << 20));
 }

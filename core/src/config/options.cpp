@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/suggest.hpp"
@@ -46,6 +49,27 @@ std::string expectation(int32_t element) {
   }
 }
 
+/// "; write 1073741824" for an option in bytes that is given as "1GiB"; empty for all else.
+std::string bytes_to_write(const pliant_option& option, const Value& value) {
+  constexpr std::array<std::pair<std::string_view, int64_t>, 6> kUnits{{{"KiB", int64_t{1} << 10U},
+                                                                        {"MiB", int64_t{1} << 20U},
+                                                                        {"GiB", int64_t{1} << 30U},
+                                                                        {"KB", 1'000},
+                                                                        {"MB", 1'000'000},
+                                                                        {"GB", 1'000'000'000}}};
+  if (value.type != Value::Type::kString || std::string_view(option.unit) != "bytes") return {};
+  const std::string_view text = value.text;
+  int64_t number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit =
+      text.substr(std::min(text.find_first_not_of(' ', static_cast<size_t>(end - text.data())), text.size()));
+  for (const auto& [name, factor] : kUnits) {
+    const bool fits = problem == std::errc() && number >= 0 && number <= std::numeric_limits<int64_t>::max() / factor;
+    if (name == unit && fits) return fmt::format("; write {}", number * factor);
+  }
+  return {};
+}
+
 /// One scalar against its option. `where` is `run.workers` or `key[2]`.
 class ElementCheck {
  public:
@@ -81,9 +105,10 @@ class ElementCheck {
   }
   bool wrong_type(const Value& value, const std::string& where) {
     const std::string range = range_text(option_);
-    diagnostics_.error(value.origin,
-                       fmt::format("{} must be {}{}, not {}", where, expectation(element_of(option_.type)),
-                                   range.empty() ? "" : fmt::format(" ({})", range), describe(value)));
+    diagnostics_.error(
+        value.origin,
+        fmt::format("{} must be {}{}, not {}{}", where, expectation(element_of(option_.type)),
+                    range.empty() ? "" : fmt::format(" ({})", range), describe(value), bytes_to_write(option_, value)));
     return false;
   }
   bool out_of_range(const Value& value, const std::string& where) {

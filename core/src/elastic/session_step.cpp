@@ -463,8 +463,10 @@ std::optional<Committed> Step::reduce_and_vote() {
     throw Error(Status::kFailedPrecondition,
                 "Step::commit was called twice; apply the gradient and call Session::next");
   if (!s.reduction->complete()) {
-    throw Error(Status::kFailedPrecondition, fmt::format("step {}: {} of {} micro-batches were added before commit",
-                                                         s.applied, s.added, s.micros.size()));
+    throw Error(Status::kFailedPrecondition,
+                fmt::format("step {}: {} of {} micro-batches were added before commit; call Step::add once for each of "
+                            "Step::micro_batches first",
+                            s.applied, s.added, s.micros.size()));
   }
   if (s.sharded != nullptr && !s.sharded->is_complete()) {
     throw Error(Status::kFailedPrecondition,
