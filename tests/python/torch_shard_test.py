@@ -691,9 +691,13 @@ def test_models_and_choices_that_cannot_be_are_refused_before_anything_is_change
         (dict(optimizer=torch.optim.SGD(made().parameters(), lr=0.1)), pliant.Error, "none of the model"),
         (dict(optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5, dampening=0.5)), pliant.Error, "dampening"),
         (dict(scheduler=object()), pliant.Error, "a scheduler without its optimizer"),
+        (dict(optimizer=torch.optim.SGD(model.parameters(), lr=0.1), scheduler=torch.optim.lr_scheduler.StepLR(stepped, 3)), pliant.Error,
+         "StepLR moves the rates of another SGD than the one that is given"),
+        (dict(initialise="zeros"), TypeError, "initialise is a str: a function of a name and a tensor is needed"),
+        (dict(session=None), TypeError, "the session is a NoneType: a pliant.elastic.Session is needed"),
     ]:
         with pytest.raises(kind, match=said):
-            pliant.torch.shard(model, session=sharded_core.session(), **options)
+            pliant.torch.shard(model, **{"session": sharded_core.session(), **options})
     assert all(torch.equal(one, before) for one, before in zip(model.parameters(), kept)) and type(model) is Model
     for wrong, kind, said in [
         (3, TypeError, "the model is a int"),

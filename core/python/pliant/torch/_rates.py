@@ -27,6 +27,9 @@ class Rates:
             if optimizer is None:
                 raise Error("a scheduler without its optimizer")
             require_scheduler(scheduler)
+            its = getattr(scheduler, "optimizer", None)
+            if isinstance(its, torch.optim.Optimizer) and its.param_groups is not optimizer.param_groups:
+                raise Error(f"{type(scheduler).__name__} moves the rates of another {type(its).__name__} than the one that is given: make the scheduler of that optimizer")
         self.optimizer = optimizer
         self.scheduler = scheduler
         self._named: NamedRates | None = None  # once a session says what [lr.groups] has

@@ -75,6 +75,10 @@ class ShardedState:
         initialise: Initialise | None,
     ) -> None:
         _require_model(model)
+        if not hasattr(session, "_core"):
+            raise TypeError(f"the session is a {type(session).__name__}: a pliant.elastic.Session is needed")
+        if initialise is not None and not callable(initialise):
+            raise TypeError(f"initialise is a {type(initialise).__name__}: a function of a name and a tensor is needed")
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler
