@@ -257,3 +257,19 @@ def test_a_callback_refuses_what_lightning_would_compute_otherwise(tmp_path):
     packs = PackCallback(sampler_of())
     with pytest.raises(pliant.Error, match="accumulate_grad_batches=1"):
         trainer_of(tmp_path, callbacks=[packs], max_epochs=1).fit(Rated(), packs.loader(Tokens()))
+
+
+@pytest.mark.parametrize("limit", [{"limit_train_batches": 8}, {"limit_train_batches": 0.1}, {"overfit_batches": 7}, {"fast_dev_run": True}])
+def test_a_trainer_that_ends_within_a_step_is_refused(tmp_path, limit):
+    packs, module = PackCallback(sampler_of()), Rated()
+    with pytest.raises(pliant.Error, match="a step has 6: .*limit_train_batches.* a multiple of 6, or"):
+        trainer_of(tmp_path, callbacks=[packs], **packs.trainer_options, **limit).fit(module, packs.loader(Tokens()))
+    assert module.seen == []
+
+
+@pytest.mark.parametrize("limit", [{"limit_train_batches": 12}, {"max_steps": 2}])
+def test_a_trainer_may_end_behind_a_step(tmp_path, limit):
+    seen, rates = fit(tmp_path / "whole")
+    packs, module = PackCallback(sampler_of()), Rated()
+    trainer_of(tmp_path, callbacks=[packs], **packs.trainer_options, **limit).fit(module, packs.loader(Tokens()))
+    assert [batch for _, batch in module.seen] == seen[:12] and module.rates == pytest.approx(rates[:2])

@@ -389,6 +389,7 @@ def fit(packs, until=None, state=None, optimizers=1, **settings):
     if state is not None:
         packs.load_state_dict(state)
     loader = packs.loader(Tokens())
+    trainer.num_training_batches = settings.get("limit_train_batches", len(loader))
     packs.on_train_start(trainer, None)
     seen, rates = [], []
     for number, batch in enumerate(loader):
@@ -450,6 +451,9 @@ def test_what_lightning_would_compute_otherwise_is_refused(lightning):
         fit(lightning.PackCallback(sampler_of()), accumulate_grad_batches=1)
     with refused("2 optimizers", "with_rate=False"):
         fit(lightning.PackCallback(sampler_of()), optimizers=2)
+    each = sampler_of().micro_batches_per_step
+    with refused(f"takes {each + 1} micro-batches, and a step has {each}: .*limit_train_batches", f"a multiple of {each}, or Trainer.max_steps="):
+        fit(lightning.PackCallback(sampler_of(), with_rate=False), limit_train_batches=each + 1)
     with refused("placeholders=True"):
         fit(lightning.PackCallback(sampler_of(0, 2, placeholders=False)), world_size=2)
     for given in ({"a": None}, torch.ones(1)):

@@ -278,6 +278,14 @@ def test_files_that_are_no_snapshots_are_refused_by_name(folder, alone):
     (folder / "damaged.snapshot").write_bytes(content)
     with pytest.raises(pliant.Error, match=r"damaged\.snapshot.*checksum"):
         pliant.torch.load_snapshot(folder / "damaged.snapshot", model)
+    pliant.export_snapshot(alone, folder / "weights.safetensors")
+    with pytest.raises(pliant.Error, match=r"weights is a safetensors file, .*safetensors\.torch\.load_file.*model\.load_state_dict") as raised:
+        pliant.torch.load_snapshot((folder / "weights.safetensors").rename(folder / "weights"), model)
+    assert raised.value.exit_code == 2
+    for other in (b"", b"\x89PLIANT\n", bytes(8) + b"{}"):
+        (folder / "other").write_bytes(other)
+        with pytest.raises(pliant.Error, match="other is damaged"):
+            pliant.torch.load_snapshot(folder / "other", model)
 
 
 FAULTS = {

@@ -691,9 +691,13 @@ def test_models_and_choices_that_cannot_be_are_refused_before_anything_is_change
         (dict(optimizer=torch.optim.SGD(made().parameters(), lr=0.1)), pliant.Error, "none of the model"),
         (dict(optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5, dampening=0.5)), pliant.Error, "dampening"),
         (dict(scheduler=object()), pliant.Error, "a scheduler without its optimizer"),
+        (dict(optimizer=torch.optim.SGD(model.parameters(), lr=0.1), scheduler=torch.optim.lr_scheduler.StepLR(stepped, 3)), pliant.Error,
+         "StepLR moves the rates of another SGD than the one that is given"),
+        (dict(initialise="zeros"), TypeError, "initialise is a str: a function of a name and a tensor is needed"),
+        (dict(session=None), TypeError, "the session is a NoneType: a pliant.elastic.Session is needed"),
     ]:
         with pytest.raises(kind, match=said):
-            pliant.torch.shard(model, session=sharded_core.session(), **options)
+            pliant.torch.shard(model, **{"session": sharded_core.session(), **options})
     assert all(torch.equal(one, before) for one, before in zip(model.parameters(), kept)) and type(model) is Model
     for wrong, kind, said in [
         (3, TypeError, "the model is a int"),
@@ -777,6 +781,26 @@ def test_the_layout_says_of_a_cut_model_in_which_group_of_the_optimizer_a_parame
 
     assert layout(2) == layout(2) != layout(3)
     assert layout(1).splitlines()[:2] == ["embedding.weight (11, 6) in group 0", "blocks.0.norm.weight (6,) in group 1"]
+
+
+def test_the_layout_says_what_a_cut_model_has_at_first_besides_parameters_as_no_rank_copies_another_ones():
+    def layout(lr=0.1, betas=(0.9, 0.99), steps=3, last=0.25):
+        model = made()
+        model.register_buffer("table", torch.tensor([[0.5, 1.0, math.inf], [-2.0, 3.0, last]]))
+        model.register_buffer("none", torch.ones(0, dtype=torch.int64))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=betas)
+        return sharded(model, optimizer, scheduler=torch.optim.lr_scheduler.StepLR(optimizer, steps))[0].gradient_layout.splitlines()
+
+    def differences(**changed):
+        return [(one, other) for one, other in zip(layout(), layout(**changed)) if one != other]
+
+    assert differences() == [] and "buffer none int64 [0]" in layout()
+    assert differences(lr=0.2)[0] == ("initial_lr = 0.1 of group 0 of the optimizer", "initial_lr = 0.2 of group 0 of the optimizer")
+    assert differences(betas=(0.8, 0.99)) == [("betas = [0.9, 0.99] of group 0 of the optimizer", "betas = [0.8, 0.99] of group 0 of the optimizer")]
+    assert differences(steps=4) == [("step_size = 3 of the scheduler", "step_size = 4 of the scheduler")]
+    (one, other), = differences(last=0.125)
+    begin = "buffer table float32 [2, 3], which one seed or checkpoint makes alike: 0.5, 1, inf, ... (digest "
+    assert one.startswith(begin) and other.startswith(begin) and len(one) == len(begin) + 17
 
 
 @pytest.mark.parametrize("change", sorted(CHANGES))

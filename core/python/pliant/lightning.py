@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,9 @@ class PackCallback(Callback):  # type: ignore[misc]
     gradient is in no checkpoint.
 
     `inner`: a function of the optimizer that gives a scheduler of torch, which moves the rates that suit the base batch. `with_rate=False`: rates are the
-    module's affair. Raises Error (FAILED_PRECONDITION) where the Trainer counts other ranks than the sampler, accumulates other micro-batches than a step has, or has
-    several optimizers, for a sampler that has given micro-batches before and goes on from no checkpoint, and for batches of another loader than `loader` gives.
+    module's affair. Raises Error (FAILED_PRECONDITION) where the Trainer counts other ranks than the sampler, accumulates other micro-batches than a step has,
+    ends within a step, as `limit_train_batches` may have it, or has several optimizers, for a sampler that has given micro-batches before and goes on from
+    no checkpoint, and for batches of another loader than `loader` gives.
     """
 
     def __init__(self, sampler: PackedBatchSampler, *, inner: Callable[[Any], Any] | None = None, with_rate: bool = True) -> None:
@@ -72,6 +74,12 @@ class PackCallback(Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if self._has_begun:
             raise _refused("the sampler has given micro-batches before, and would begin with another epoch: make another PackCallback and sampler, or pass ckpt_path")
+        taken, each = trainer.num_training_batches, self.sampler.micro_batches_per_step
+        if math.isfinite(taken) and taken % each:
+            raise _refused(
+                f"the Trainer takes {taken} micro-batches, and a step has {each}: the last step would be made of a part of its batch. Give "
+                f"limit_train_batches (or overfit_batches, fast_dev_run) a multiple of {each}, or Trainer(max_steps=), which counts steps"
+            )
         if not self._with_rate:
             return
         if len(trainer.optimizers) != 1:

@@ -32,6 +32,7 @@ def load_snapshot(
     other than the CPU the state goes through the CPU's memory.
     """
     file = _file_of(os.fsdecode(path))
+    _require_no_safetensors(file)
     state = State(model, optimizer, scheduler, trains=False)
     own = {name: (kind, shape, tensor) for (name, kind, shape, _), (_, tensor) in zip(state.arrays(), state._tensors())}
     held: list[tuple[torch.Tensor, torch.Tensor]] = []  # a tensor of the CPU, and where it belongs
@@ -98,6 +99,18 @@ def _file_of(path: str) -> str:
         raise Error(f"{path} has no snapshots/step-N.snapshot; give the directory of a run, such as pliant-runs/NAME/latest, or a snapshot file",
                     Status.NOT_FOUND, 2)
     return found[-1]
+
+
+def _require_no_safetensors(file: str) -> None:
+    """One begins with the size of its header, which is JSON."""
+    if not os.path.isfile(file) or not os.access(file, os.R_OK):
+        return  # as core says
+    with open(file, "rb") as opened:
+        begin = opened.read(9)
+    size = int.from_bytes(begin[:8], "little")
+    if begin[8:] == b"{" and 2 <= size <= os.path.getsize(file) - 8:
+        raise Error(f"{file} is a safetensors file, as `pliant snapshot export` writes them, and no snapshot: weights = safetensors.torch.load_file(file) reads it, and "
+                    "model.load_state_dict(weights) takes what is the model's, without \"model.\" in front of names that have it", Status.FAILED_PRECONDITION, 2)
 
 
 def _name_of_whole(name: str) -> str:
