@@ -43,14 +43,8 @@ def run(folder, config, sets, *arguments):
     return done, summary, done.stderr + logs
 
 
-def weights_of(folder, name, sets, *arguments):
-    """Of the job's last snapshot, by the model's names, and its summary."""
-    done, summary, said = run(folder, SAMPLES / "torch_lm/pliant.toml", [*SMALL, f"app.text={folder}/text", f"run.name={name}", *sets], *arguments)
-    assert done.returncode == 0, said
-    file = folder / f"{name}.safetensors"
-    exported = subprocess.run([BIN / "pliant", "snapshot", "export", folder / "pliant-runs" / name / "latest", "-o", file], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, check=False)
-    assert exported.returncode == 0, exported.stdout
+def weights_in(file):
+    """Of the model, by its names."""
     content = file.read_bytes()
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
@@ -59,7 +53,18 @@ def weights_of(folder, name, sets, *arguments):
         if key != "__metadata__" and not key.startswith("optimizer."):
             begin, end = tensor["data_offsets"]
             made[key.removeprefix("model.")] = content[8 + size + begin : 8 + size + end]
-    return made, summary
+    return made
+
+
+def weights_of(folder, name, sets, *arguments):
+    """Of the job's last snapshot, by the model's names, and its summary."""
+    done, summary, said = run(folder, SAMPLES / "torch_lm/pliant.toml", [*SMALL, f"app.text={folder}/text", f"run.name={name}", *sets], *arguments)
+    assert done.returncode == 0, said
+    file = folder / f"{name}.safetensors"
+    exported = subprocess.run([BIN / "pliant", "snapshot", "export", folder / "pliant-runs" / name / "latest", "-o", file], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+    assert exported.returncode == 0, exported.stdout
+    return weights_in(file), summary
 
 
 def cut(workers, coordinator="planned"):
@@ -227,3 +232,56 @@ def test_exceptions_leave_the_group_whole_and_a_worker_that_visits_other_modules
         bytes_of_all = sum(one["memory"][kind] for one in told)
         assert max(one["memory"][kind] for one in told) < 0.6 * bytes_of_all, kind
     assert sum(one["memory"]["weights"] for one in told) < 1.2 * 4 * told[0]["elements"]
+
+
+# Ranks begin with other parameters, another buffer and other rates.
+UNEQUAL = """
+import os, sys
+import torch
+import pliant.elastic, pliant.torch
+sys.path.insert(0, {sample!r})
+import train as sample
+
+
+class Model(sample.Model):
+    def __init__(self, scale):
+        super().__init__(8, 2)
+        self.register_buffer("scale", torch.tensor([scale]))
+
+    def forward(self, batch):
+        return self.scale * super().forward(batch)
+
+
+def main(session):
+    rank = int(os.environ["RANK"])
+    torch.manual_seed(rank)
+    model, data = Model(1.0 + rank), sample.Sentences()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01 * (1 + rank), weight_decay=0.1 * rank)
+    state = pliant.torch.shard(model, optimizer, session=session)
+    session.start(data.lengths, loss_tokens=[n - 1 for n in data.lengths], state=state)
+    loader = session.loader(data, sample.collate)
+    for step in session:
+        with step.attempt():
+            for batch in loader.of(step):
+                step.backward(model(batch))
+        if step.commit():
+            optimizer.step()
+
+
+sys.exit(pliant.elastic.run_worker(main))
+"""
+
+
+def test_a_job_begins_with_what_rank_0_has_also_after_a_death_before_the_first_step(folder):
+    (folder / "unequal.py").write_text(UNEQUAL.format(sample=str(SAMPLES / "torch_shard")))
+    (folder / "unequal.toml").write_text((SAMPLES / "torch_shard/pliant.toml").read_text())
+    ended = {}
+    for workers, deaths in ((1, []), (3, ["--inject=kill:rank=1,step=0,at=copy"])):
+        name = f"unequal_{workers}"
+        done, summary, said = run(folder, folder / "unequal.toml", [f"run.workers={workers}", f"run.name={name}", "run.max_steps=4", "run.digest_every=1"],
+                                  *deaths, "--", "python3", "unequal.py")
+        assert done.returncode == 0 and summary["restarts"] == len(deaths), said
+        file = folder / f"{name}.safetensors"
+        pliant.export_snapshot(folder / "pliant-runs" / name / "latest", file)
+        ended[workers] = weights_in(file), summary["loss_first"]
+    assert len(ended[1][0]) == 15 and ended[1] == ended[3]

@@ -59,7 +59,8 @@ struct ParameterSpec {
   bool external = false;    ///< used by modules that do not name it: kept until the end of the step, its gradient
                             ///< until the end of the pass
   /// Writes the first values, all of them: called for one parameter after the other, in their order, on every rank, so
-  /// that no rank ever holds the model. Called again when a job begins anew.
+  /// that no rank ever holds the model. Called again when a job begins anew. Where ranks write other values those of
+  /// rank 0 become everybody's.
   std::function<void(std::span<float> values)> initialise;
 };
 

@@ -59,6 +59,28 @@ std::string Session::State::state_layout() const {
   return sharded != nullptr ? layout_of(names_of_shards(), sharded->model.elements()) : arrays->layout();
 }
 
+void Session::State::begin_shards(Communicator& group) {
+  constexpr int32_t kDonor = 0;
+  const bool is_alone = group.world_size() == 1;
+  kept = {};
+  applied = 0;
+  if (is_alone) {
+    sharded->initialise();
+  } else {
+    channel.send(elastic::Copying{form.generation, false});
+    sharded->initialise(elastic::sharing_of(group, *stream, *accelerator, device, kDonor));
+  }
+  learning_rate->load(first_lr_state);
+  if (form.rank == kDonor) or_throw(first_rest->read([this](std::istream& in) { elastic::load_whole(*program, in); }));
+  if (is_alone) return;
+  const bool takes = form.rank != kDonor;
+  elastic::SharedState rest{applied, learning_rate->save()};
+  elastic::share_state(group, *stream, *accelerator, device, kDonor, rest, *arrays, *program, takes, [&] {
+    if (takes) strike(elastic::InjectionPoint::kCopy);
+  });
+  if (takes) take_state(rest);
+}
+
 elastic::Formed Session::State::form_shards() {
   Communicator& group = communicator.get();
   if (form.owners.empty()) {
@@ -68,11 +90,7 @@ elastic::Formed Session::State::form_shards() {
       load_snapshot();
       sharded->stamp(applied);
     } else {
-      kept = {};
-      sharded->initialise();
-      or_throw(first_rest->read([this](std::istream& in) { elastic::load_whole(*program, in); }));
-      learning_rate->load(first_lr_state);
-      applied = 0;
+      begin_shards(group);
     }
     sharded->restore_coordinator(kept_coordinator());
     return {form.generation, sharded->ownership().save()};

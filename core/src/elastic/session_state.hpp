@@ -280,6 +280,8 @@ struct Session::State {
   /// Names, types and shapes of the state's arrays.
   [[nodiscard]] std::string state_layout() const;
   /// This rank's shards in the group that stands, and what is in them.
+  /// First values of parameters, and the rest, are those of rank 0: programs may have made others.
+  void begin_shards(Communicator& group);
   elastic::Formed form_shards();
   /// Of the sharded model, hex: two programs of one digest have the same parameters, modules and optimizer states.
   [[nodiscard]] std::string digest_of_model() const;

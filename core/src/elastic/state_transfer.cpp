@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <istream>
+#include <memory>
 #include <ostream>
 #include <streambuf>
 #include <utility>
@@ -242,6 +243,12 @@ void share_state(Communicator& group, Stream& stream, const Accelerator& acceler
   stream.synchronize();
   if (group.rank() == donor) return give_rest(relay, program);
   state.refusal = receive_rest(relay, program, takes);
+}
+
+std::function<void(std::span<float> values)> sharing_of(Communicator& group, Stream& stream,
+                                                        const Accelerator& accelerator, int32_t device, int32_t donor) {
+  const auto relay = std::make_shared<Relay>(group, stream, accelerator, device, donor);
+  return [relay](std::span<float> values) { relay->share(values.data(), values.size_bytes()); };
 }
 
 }  // namespace pliant::elastic

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <iosfwd>
+#include <span>
 #include <string>
 
 #include "elastic/state_arrays.hpp"
@@ -33,5 +34,10 @@ void load_whole(TrainingState& program, std::istream& in);
 void share_state(Communicator& group, Stream& stream, const Accelerator& accelerator, int32_t device, int32_t donor,
                  SharedState& state, const StateArrays& arrays, TrainingState& program, bool takes,
                  const std::function<void()>& midway = {});
+
+/// What makes values, of any size, those of the donor's on every rank of `group`; collective, and kept no longer than
+/// the four. Memory: a chunk on `device`. Throws what the communicator throws.
+std::function<void(std::span<float> values)> sharing_of(Communicator& group, Stream& stream,
+                                                        const Accelerator& accelerator, int32_t device, int32_t donor);
 
 }  // namespace pliant::elastic

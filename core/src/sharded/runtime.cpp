@@ -179,13 +179,14 @@ void Runtime::abandon() noexcept {
   if (communicator_ != nullptr) coordinator_.give_up();
 }
 
-void Runtime::initialise() {
+void Runtime::initialise(const std::function<void(std::span<float> values)>& share) {
   is_cast_ = false;
   std::vector<float> values;
   for (uint32_t number = 0; number < model.parameters().size(); ++number) {
     const ParameterRow& row = model.parameter(number);
     values.assign(row.elements, 0.0F);
     row.initialise(values);
+    if (share) share(values);
     for (const ShardPiece& piece : ownership_.pieces_of(layout_, range_of(number))) {
       if (piece.owner != rank_) continue;
       program_.copy(array(0) + piece.shard_offset,

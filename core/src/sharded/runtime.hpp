@@ -83,8 +83,9 @@ class Runtime {
                        int64_t step, const std::function<void()>& begins);
   /// The communicator is going. Waits for what it still moves.
   void leave_group() noexcept;
-  /// First values, which are of step 0: calls what the program gave.
-  void initialise();
+  /// First values, which are of step 0: calls what the program gave, and then `share` with each parameter's, which
+  /// makes them those of one rank.
+  void initialise(const std::function<void(std::span<float> values)>& share = {});
   /// Array 0 is the weights, the others are the states, in ascending order. The caller may write them while they are of
   /// no step, and calls stamp() then.
   [[nodiscard]] std::vector<ShardRun> runs(size_t array);

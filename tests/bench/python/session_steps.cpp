@@ -1,7 +1,8 @@
 // session_steps: the steps of a job with next to no work in them, as session_steps.py makes them in Python. Prints the
-// microseconds of a step, and those that this thread computed, without the first ones.
+// microseconds of a step, their median, and those that this thread computed, their mean, without the first ones.
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <numeric>
@@ -31,17 +32,15 @@ void train(pliant::Session& session) {
   Weights weights;
   const std::vector<float> gradient(kElements, 1);
   const int64_t first = session.config().app_int("first").value_or(0);
-  std::chrono::steady_clock::time_point began;
+  std::vector<std::chrono::steady_clock::time_point> begun;
   double computed = 0;
   int64_t steps = 0;
   int64_t sum = 0;
   session.start({std::vector<int32_t>(static_cast<size_t>(session.config().app_int("sequences").value_or(0)), 1), {}},
                 weights);
   while (pliant::Step* const step = session.next()) {
-    if (step->index() == first) {
-      began = std::chrono::steady_clock::now();
-      computed = thread_microseconds();
-    }
+    begun.push_back(std::chrono::steady_clock::now());
+    if (step->index() == first) computed = thread_microseconds();
     for (const pliant::RowRange rows : step->micro_batches()) {
       const std::span<const int64_t> ids = step->batch().ids_of(rows);
       sum = std::accumulate(ids.begin(), ids.end(), sum);
@@ -52,10 +51,11 @@ void train(pliant::Session& session) {
     }
     steps = step->index() + 1;
   }
-  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - began;
-  computed = thread_microseconds() - computed;
-  const auto count = static_cast<double>(steps - first);
-  std::printf("%.3f %.3f %lld\n", took.count() / count, computed / count, static_cast<long long>(sum));
+  computed = (thread_microseconds() - computed) / static_cast<double>(steps - first);
+  std::vector<std::chrono::duration<double, std::micro>> took;
+  for (auto at = static_cast<size_t>(first); at + 1 < begun.size(); ++at) took.push_back(begun[at + 1] - begun[at]);
+  std::sort(took.begin(), took.end());
+  std::printf("%.3f %.3f %lld\n", took[took.size() / 2].count(), computed, static_cast<long long>(sum));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 """Buffers of a model, which a forward must not change, and their bytes beside shards."""
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from pliant._errors import Error, Status
 from pliant.torch._rates import other
 
 
-_SHOWN = 3  # buffers, or values of one, that a message names
+_SHOWN = 3  # buffers that a message names
 
 
 class Buffers:
@@ -87,16 +86,6 @@ def _both_nan(one: torch.Tensor, other: torch.Tensor) -> bool:
 def described(named: Iterable[tuple[str, torch.Tensor]]) -> list[Any]:
     """Name, type and shape of each buffer, as JSON has them."""
     return [[name, str(buffer.dtype), list(buffer.shape)] for name, buffer in named]
-
-
-def line_of(name: str, buffer: torch.Tensor) -> str:
-    """What it holds, so that lines of buffers that hold other values are others."""
-    kind = f"buffer {name} {str(buffer.dtype).replace('torch.', '')} {list(buffer.shape)}"
-    if not buffer.numel():
-        return kind
-    values = [f"{one:g}" if isinstance(one, float) else str(one) for one in buffer.detach().reshape(-1)[:_SHOWN].tolist()]
-    shown = ", ".join([*values, "..."] if buffer.numel() > _SHOWN else values)
-    return f"{kind}, which one seed or checkpoint makes alike: {shown} (digest {hashlib.blake2b(bytes_of(buffer), digest_size=8).hexdigest()})"
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:

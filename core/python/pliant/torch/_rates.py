@@ -1,7 +1,6 @@
 """The groups of an optimizer and their scheduler in an elastic job: rates of one step, and what is kept of them."""
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -115,15 +114,6 @@ class Rates:
                 kept["scheduler"] = _optimizers.plain(self.scheduler.state_dict(), f"what {type(self.scheduler).__name__} keeps")
             except Error as error:
                 raise Error(f"{error.message}. Of functions a newer torch may keep the names; LambdaLR and the schedules of [lr] need none", error.status) from None
-
-    def lines(self) -> list[str]:
-        """What `save` keeps, a line for each option of a group and of the scheduler."""
-        kept: dict[str, Any] = {}
-        self.save(kept)
-        found = [(f"group {number} of the optimizer", group.items()) for number, group in enumerate(kept.get("groups", ()))]
-        if self.scheduler is not None:
-            found.append(("the scheduler", kept["scheduler"]["pairs"]))
-        return [f"{key} = {json.dumps(value)} of {where}" for where, pairs in found for key, value in sorted(pairs, key=lambda pair: str(pair[0]))]
 
     def require_like(self, kept: dict[str, Any]) -> None:
         """Raises Error for what another program kept."""

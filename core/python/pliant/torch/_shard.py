@@ -17,7 +17,7 @@ import torch
 from pliant import _core
 from pliant._errors import Error, Status
 from pliant.torch import _deterministic, _optimizers, _slots
-from pliant.torch._buffers import Buffers, bytes_of, described, line_of, load_buffers
+from pliant.torch._buffers import Buffers, bytes_of, described, load_buffers
 from pliant.torch._members import Members
 from pliant.torch._passes import Passes
 from pliant.torch._rates import Rates, other
@@ -47,7 +47,7 @@ def shard(
 
     `model`: on the CPU, or on the "meta" device, where it takes no memory. It stays the object that it is; its parameters keep name, shape and place
     in the optimizer's groups, and hold NaN while they are not whole. From here on it is called within `with step.attempt():`.
-    Its buffers begin alike on all ranks, and so do the optimizer's options: workers with others do not begin the job.
+    First values of parameters and buffers, and the optimizer's options, are those of rank 0.
     `optimizer`: of torch.optim, one that works element by element and has made no step. Its `step` updates what this rank owns. Its groups stay as
     they are; `state_dict` and `load_state_dict` are refused, for its state is in `sharded_state_dict` and in snapshots.
     `scheduler`: as for `pliant.torch.state`.
@@ -147,10 +147,8 @@ class ShardedState:
 
     @property
     def gradient_layout(self) -> str:
-        """Which parameters are trained, and by which group of the optimizer: each rank updates what it owns. Then what `save` keeps at first, which no rank
-        copies from another one."""
-        trained = _optimizers.layout_of([(slot.name, slot.parameter) for slot in self._slots if slot.trained], self.optimizer)
-        return trained + "".join(f"{line}\n" for line in (*self._rates.lines(), *(line_of(name, buffer) for name, buffer in self._buffers.named())))
+        """Which parameters are trained, and by which group of the optimizer: each rank updates what it owns."""
+        return _optimizers.layout_of([(slot.name, slot.parameter) for slot in self._slots if slot.trained], self.optimizer)
 
     def arrays(self) -> list[Any]:
         return []
