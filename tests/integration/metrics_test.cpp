@@ -54,6 +54,29 @@ const Course& undisturbed() {
 
 }  // namespace
 
+TEST_CASE("an evaluation between next and commit is that of the steps before, once for each state, whoever dies") {
+  const std::vector<std::pair<int, std::string>> jobs{{1, ""},
+                                                      {4, ""},
+                                                      {4, "kill:rank=1,step=10,at=reduce"},
+                                                      {4, "kill:rank=1,step=10,at=vote"},
+                                                      {2, "kill:rank=0,step=10,at=commit"}};
+  for (const auto& [workers, kill] : jobs) {
+    CAPTURE(workers);
+    CAPTURE(kill);
+    JobRunner job;
+    std::vector<std::string> more{"--set", "app.evaluates_first=true"};
+    if (!kill.empty()) more.insert(more.end(), {"--inject", kill});
+    const Course course = run(job, workers, more);
+    CHECK(course.metrics == undisturbed().metrics);
+    REQUIRE(course.results.contains(0));
+    for (const int64_t step : {5, 10, 15}) {
+      REQUIRE(course.results.contains(step));
+      CHECK(course.results.at(step) == undisturbed().results.at(step));
+    }
+    CHECK(job.ledger("evaluation").size() == course.results.size());
+  }
+}
+
 TEST_CASE("metrics and evaluations have the same bits at every number of workers") {
   const Course& alone = undisturbed();
   REQUIRE(alone.metrics.size() > 20);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <initializer_list>
 #include <istream>
 #include <iterator>
@@ -412,6 +413,26 @@ void check_metrics_are_refused(pliant::Session& session, pliant::Step& step) {
   expect(wrong, [&] { static_cast<void>(session.busy("x", std::chrono::seconds(0))); });
 }
 
+void expect_refused(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const pliant::Error& error) {
+    if (error.status() == pliant::Status::kFailedPrecondition) return;
+  }
+  throw std::logic_error("a call at a wrong moment was taken");
+}
+
+/// Hooks that may not ask for a step, and set themselves again while they run.
+void set_hooks(pliant::Session& session, int64_t refused) {
+  pliant::Session::SnapshotHooks hooks = say_snapshots(refused);
+  hooks.before = [&session, refused, before = hooks.before](int64_t step) {
+    expect_refused([&] { static_cast<void>(session.next()); });
+    set_hooks(session, refused);
+    before(step);
+  };
+  session.on_snapshot(std::move(hooks));
+}
+
 int train() {
   pliant::log_to_stderr();
   const char* agent_socket = std::getenv("PLIANT_AGENT_FD");  // "7:4026531"
@@ -440,12 +461,14 @@ int train() {
   }
   if (wrong.how == "foreign_array") toy.foreign = BadPieces::nowhere();
   const bool has_hooks = session.config().app_bool("hooks").value_or(false);
-  if (has_hooks) session.on_snapshot(say_snapshots(session.config().app_int("refuse_snapshot").value_or(-1)));
+  if (has_hooks) set_hooks(session, session.config().app_int("refuse_snapshot").value_or(-1));
   wrong.await_turn();
+  expect_refused([&] { session.evaluated("early", 1); });
   session.start({std::move(lengths), {}, {}, content}, toy);
   wrong.end_turn();
   const double ends_below = session.config().app_float("ends_below").value_or(0);
   const bool has_metrics = session.config().app_bool("metrics").value_or(false);
+  const bool evaluates_first = session.config().app_bool("evaluates_first").value_or(false);
   std::vector<float> gradient(kParameters);
   BadPieces bad(session);
   const std::string pieces = session.config().app_string("pieces").value_or("");
@@ -456,6 +479,7 @@ int train() {
     ahead.check(*step);
     ahead.look(session, *step);
     wrong.at_step(*step);
+    if (evaluates_first && step->index() % 5 == 0) evaluate(session, *step, toy);
     const bool is_bad = wrong.how == "bad_pieces" && (wrong.rank < 0 || step->rank() == wrong.rank);
     if (pace.count() > 0) std::this_thread::sleep_for(pace);  // work of a known size
     bool breaks_off = false;
@@ -489,7 +513,7 @@ int train() {
       toy.apply(committed->gradient(), step->learning_rate());
       wrong.after_apply(*step, toy.weights);
       if (resizes) --toy.shown;
-      if (has_metrics && step->index() % 5 == 4) evaluate(session, *step, toy);
+      if (has_metrics && !evaluates_first && step->index() % 5 == 4) evaluate(session, *step, toy);
       const auto& found = session.last_evaluation();
       if (ends_below > 0 && found && found->values.at("loss_of_sequence") < ends_below)
         session.end_after_step("the loss is small enough");

@@ -228,9 +228,12 @@ class Session {
   /// time that is not above 0.
   [[nodiscard]] Busy busy(std::string_view what, std::chrono::duration<double> at_most);
 
-  /// Gives a result of an evaluation of the present state: that after the last step that this rank applied. Combined
-  /// over ranks as Step::metric is, once all ranks have gone on to the next step or the job has ended; the ledger keeps
-  /// it with the number of committed steps. Throws what Step::metric throws for its arguments.
+  /// Gives a result of an evaluation of the present state: after a commit() that returned a value it is that with the
+  /// step's update, which the program has made by then; else that of the steps before the one in hand. Combined over
+  /// ranks as Step::metric is, once all ranks have gone on to the next step or the job has ended; the ledger keeps it
+  /// with the number of committed steps. What is given between next() and a commit() that comes to nothing is dropped:
+  /// the step is made again, and with it the evaluation. Throws what Step::metric throws for its arguments, and
+  /// kFailedPrecondition before the first next(), when a worker that joins does not hold the job's state.
   void evaluated(std::string_view name, double value, double weight = 1) {
     evaluated(name, value, weight, MetricRule::kMean);
   }

@@ -226,7 +226,7 @@ void fields(Message& m, Coder& f) {
     f("visits", m.visits.count), f("visits_digest", m.visits.digest), f("scaling", m.scaling), f("metrics", m.metrics);
     f("end", m.end);
   } else if constexpr (std::is_same_v<M, Evaluated>) {
-    f("step", m.step), f("metrics", m.metrics);
+    f("step", m.step), f("metrics", m.metrics), f("attempt", m.attempt);
   } else if constexpr (std::is_same_v<M, Broken>) {
     f("generation", m.generation), f("reason", m.reason), f("cause", m.cause);
   } else if constexpr (std::is_same_v<M, SnapshotWritten>) {

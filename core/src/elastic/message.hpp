@@ -19,7 +19,7 @@ namespace pliant::elastic {
 
 /// Raised whenever a message changes: agent and worker may come from two builds of Pliant. The agent tells its own in
 /// the environment, and a worker that speaks another refuses to begin.
-inline constexpr int kProtocol = 20;
+inline constexpr int kProtocol = 21;
 inline constexpr const char* kProtocolVariable = "PLIANT_PROTOCOL";
 
 /// Where in a step an injected kill or stop strikes.
@@ -155,10 +155,12 @@ struct Vote {
   std::string end{};                   ///< why it asks for the end of the job after this step; empty: it does not
 };
 /// What this worker found out about the state after `step` committed steps. Sent before it goes on to the next step, or
-/// has finished; what it found out later comes by itself.
+/// has finished; what it found out later comes by itself. What it found out within an attempt at the next step comes
+/// before its vote, and counts where that attempt, of `attempt`, is committed: in another one it is found out again.
 struct Evaluated {
   int64_t step = 0;
   std::vector<MetricShare> metrics{};
+  int64_t attempt = -1;  ///< a generation; -1: outside of attempts
 };
 /// What a rank met in a collective that failed.
 enum class BreakCause {

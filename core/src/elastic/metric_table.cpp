@@ -41,7 +41,8 @@ void MetricTable::add(std::string_view name, double value, double weight, Metric
     refuse_metric(fmt::format("'{}' is no name of a metric: 1 to {} letters, digits and any of \".-_/:\"",
                               name.substr(0, kLongestMetricName), kLongestMetricName));
   }
-  if (!std::isfinite(weight) || weight < 0) refuse_metric(fmt::format("the weight of metric '{}' is {}", name, weight));
+  if (!std::isfinite(weight) || weight < 0)
+    refuse_metric(fmt::format("the weight of metric '{}' is {}; it is 0 or more, and finite", name, weight));
   auto found = entries_.find(name);
   if (found == entries_.end()) {
     if (entries_.size() >= kMostMetrics)

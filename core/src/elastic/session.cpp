@@ -489,10 +489,22 @@ Stream& Session::stream() {
 Step* Session::next() {
   State& s = *state_;
   if (s.program == nullptr) throw Error(Status::kFailedPrecondition, "call Session::start before Session::next");
+  if (s.is_in_next) {
+    throw Error(Status::kFailedPrecondition,
+                "Session::next was called within Session::next, by a snapshot hook or a method of the state");
+  }
+  const struct Within {
+    explicit Within(bool& flag) : is_in_next(flag) { is_in_next = true; }
+    ~Within() { is_in_next = false; }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+    bool& is_in_next;
+  } within(s.is_in_next);
   return s.or_tell([&s] { return s.has_next() ? s.step.get() : nullptr; });
 }
 
 bool Session::State::has_next() {
+  if (std::exchange(is_in_attempt, false)) results.clear();  // it came to nothing
   tell_results();
   if (sharded != nullptr) {
     if (!given_up && sharded->is_in_pass()) {  // outside of Step::attempt, which gives it up itself
@@ -517,6 +529,7 @@ bool Session::State::has_next() {
     in_generation = false;
   }
   settle();
+  tell_results();  // of hooks
   if (!over) channel.require_agent();
   while (!over && !in_generation) {
     if (join()) {

@@ -161,8 +161,8 @@ struct Session::State {
 
   std::shared_ptr<const Batch> batch = std::make_shared<const Batch>();  // never null
   std::map<int64_t, ComingStep> foretold;                                // by step
-  int64_t at_hand = 0;  // the step that the program has in hand, or had
-  int64_t shares = 0;   // rises where rows are shared out anew
+  int64_t at_hand = -1;  // the step that the program has in hand, or had; -1: none so far
+  int64_t shares = 0;    // rises where rows are shared out anew
   Assignment assignment;
   CostRates rates;  // of the step in hand; the same on all ranks
   std::vector<RowRange> micros;
@@ -173,8 +173,10 @@ struct Session::State {
   elastic::ShareClock clock;
   size_t added = 0;
   bool voted = false;            // on the step in hand, or it was given up
+  bool is_in_attempt = false;    // at the step in hand: it is not committed
   elastic::MetricTable metrics;  // of the step in hand
   SnapshotHooks snapshot_hooks;
+  bool is_in_next = false;  // which calls the program: hooks, and methods of its state
   std::optional<Evaluation> last_evaluation;
   std::string reason_to_end;     // of the job after the next commit; empty: it goes on
   int64_t asked_at = 0;          // steps in the state when the program said so
@@ -254,6 +256,7 @@ struct Session::State {
   void tell_epoch();
 
   /// What was found out about the present state goes to the agent.
+  /// Of the present state; within an attempt, which may come to nothing, before the vote.
   void tell_results();
 
   /// Session::next. False when the job is over for this worker.

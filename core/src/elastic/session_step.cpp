@@ -58,6 +58,7 @@ void Session::State::prepare_step() {
   share_out();
   take_digest();
   added = 0;
+  is_in_attempt = true;
   voted = false;
   metrics.clear();
   if (recorder) recorder->begin_step(applied);
@@ -187,11 +188,12 @@ std::string Session::State::with_hooks(const std::string& file, const std::funct
     }
   };
   std::string error;
-  if (snapshot_hooks.before) error = words_of([this] { snapshot_hooks.before(applied); }, "before");
+  const SnapshotHooks hooks = snapshot_hooks;  // a hook may set others
+  if (hooks.before) error = words_of([&] { hooks.before(applied); }, "before");
   if (error.empty()) error = write();
-  if (!snapshot_hooks.after) return error;
+  if (!hooks.after) return error;
   const std::string path = (directory.path() / file).string();
-  const std::string late = words_of([&] { snapshot_hooks.after(applied, path, error); }, "after");
+  const std::string late = words_of([&] { hooks.after(applied, path, error); }, "after");
   if (!late.empty()) Log("session").write(LogLevel::kWarning, late);
   return error;
 }
@@ -216,6 +218,7 @@ bool Session::State::committed() {
     if (const auto* commit = std::get_if<elastic::Commit>(&message)) {
       if (commit->step != applied) continue;
       verdict = *commit;
+      is_in_attempt = false;
       if (commit->evaluation.step >= 0) last_evaluation = commit->evaluation;
       return true;
     }
@@ -328,7 +331,8 @@ const Scaling& Step::scaling() const {
 }
 Scaling Step::scaling(double base_lr) const {
   if (!(base_lr > 0) || !std::isfinite(base_lr))
-    throw Error(Status::kInvalidArgument, fmt::format("the base rate of a group is above 0, not {}", base_lr));
+    throw Error(Status::kInvalidArgument,
+                fmt::format("the base rate of a group is finite and above 0, not {}", base_lr));
   const Session::State& s = *session_->state_;
   return s.learning_rate->scaling(s.at_hand, s.batch->size, base_lr);
 }
@@ -358,6 +362,7 @@ void Step::add(RowRange rows, double loss_sum, std::span<const float> gradient) 
 void Step::add_piece(RowRange rows, const GradientPiece& piece) {
   Session::State& s = *session_->state_;
   s.reduction->check(rows, piece);
+  s.tell_results();
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.reduction->add_piece(rows, piece);
   s.begin_buckets();
@@ -393,6 +398,11 @@ void Step::metric(std::string_view name, double value, double weight, MetricRule
 
 void Session::evaluated(std::string_view name, double value, double weight, MetricRule rule) {
   State& s = *state_;
+  if (s.at_hand < 0 && !s.over) {
+    throw Error(Status::kFailedPrecondition,
+                "Session::evaluated was called before the first Session::next, when this worker may not hold the state "
+                "of the job yet; call it once there is a step in hand");
+  }
   s.results.add(name, value, weight, rule);
   if (s.over) s.tell_results();  // no next() comes
 }
@@ -414,7 +424,7 @@ void Session::end_after_step(std::string_view reason) {
 void Session::State::tell_results() {
   if (results.empty()) return;
   // A step that was committed is applied by now, whether it counts already or not.
-  channel.send(elastic::Evaluated{applied + (verdict ? 1 : 0), results.shares()});
+  channel.send(elastic::Evaluated{applied + (verdict ? 1 : 0), results.shares(), is_in_attempt ? form.generation : -1});
   results.clear();
 }
 
@@ -474,6 +484,7 @@ std::optional<Committed> Step::reduce_and_vote() {
                             "micro-batches without rows need a pass, too",
                             s.applied, s.sharded->micro_batches_done(), s.sharded->rounds()));
   }
+  s.tell_results();
   if (s.added == 0) s.strike(elastic::InjectionPoint::kForward);
   s.in_generation = false;
   s.voted = true;

@@ -130,13 +130,14 @@ TEST_CASE("metrics travel exactly, whatever they are, and what is none is no mes
   Vote vote{3, 41};
   vote.metrics = metrics;
   CHECK(std::get<Vote>(*parse_from_worker(to_line(vote))).metrics == metrics);
-  const auto evaluated = parse_from_worker(to_line(Evaluated{40, metrics}));
+  const auto evaluated = parse_from_worker(to_line(Evaluated{40, metrics, 7}));
   REQUIRE(evaluated);
   CHECK(std::get<Evaluated>(*evaluated).step == 40);
   CHECK(std::get<Evaluated>(*evaluated).metrics == metrics);
+  CHECK(std::get<Evaluated>(*evaluated).attempt == 7);
   for (const char* const bad : {R"(["x",9,0])", R"(["a b",0,0])", R"(["x",0,5,1.0])", R"(["x",0])", "7"}) {
     CAPTURE(bad);
-    CHECK_FALSE(parse_from_worker(std::string(R"({"type":"evaluated","step":1,"metrics":[)") + bad + "]}"));
+    CHECK_FALSE(parse_from_worker(std::string(R"({"type":"evaluated","step":1,"attempt":-1,"metrics":[)") + bad + "]}"));
   }
 }
 

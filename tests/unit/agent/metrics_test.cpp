@@ -76,6 +76,27 @@ TEST_CASE("an evaluation is recorded once all ranks have gone on from its state"
   CHECK(job.evaluations.size() == 1);
 }
 
+TEST_CASE("what was found out within an attempt is recorded with its commit, and not that of another attempt") {
+  PlayedJob job(2, 0);
+  let_commit(job);
+  job.group.received(0, Evaluated{1, {share("valid", 100)}, job.generation - 1});
+  job.group.received(0, Evaluated{1, {share("valid", 1)}, job.generation});
+  job.group.received(1, Evaluated{1, {share("valid", 3)}, job.generation});
+  job.group.received(1, Evaluated{1, {share("other", 5)}});
+  CHECK(job.evaluations.empty());
+  vote(job, {{}, {}});
+  REQUIRE(job.evaluations.size() == 1);
+  CHECK(job.evaluations[0].step == 1);
+  CHECK(job.evaluations[0].ranks == 2);
+  CHECK(job.evaluations[0].values == Values{{"other", 5}, {"valid", 2}});
+  job.group.received(0, Evaluated{2, {share("valid", 9)}, job.generation});
+  job.group.ended(1, kKilled);  // the attempt comes to nothing
+  job.form(dealt(11, 1));
+  job.commit({0});
+  job.commit({0});
+  CHECK(job.evaluations.size() == 1);
+}
+
 TEST_CASE("what was found out is told to all ranks with the next commit, once") {
   PlayedJob job(2, 0);
   let_commit(job);

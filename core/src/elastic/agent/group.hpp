@@ -82,9 +82,14 @@ class Group {
   using Due = DueSnapshot;
   using Break = BrokenCollective;
   using Refusal = LastRefusal;
-  struct PendingEvaluation {
+  struct EvaluationParts {
     MetricTable metrics;
     std::set<WorkerId> gave;
+  };
+  struct PendingEvaluation {
+    EvaluationParts outside;  ///< of attempts
+    EvaluationParts within;   ///< an attempt of generation `attempt`
+    int64_t attempt = -1;
   };
 
   void on(WorkerId worker, Member& member, const Ready& message);

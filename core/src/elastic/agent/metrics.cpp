@@ -23,10 +23,16 @@ std::map<std::string, double> Group::metrics_of_votes() {
 
 void Group::on(WorkerId worker, Member&, const Evaluated& message) {
   if (message.step < 0 || message.step > committed_) return;
+  if (message.attempt >= 0 && message.attempt != generation_) return;
   PendingEvaluation& pending = evaluations_[message.step];
-  pending.gave.insert(worker);
+  if (message.attempt > pending.attempt) {
+    pending.within = {};
+    pending.attempt = message.attempt;
+  }
+  EvaluationParts& parts = message.attempt < 0 ? pending.outside : pending.within;
+  parts.gave.insert(worker);
   for (const MetricShare& share : message.metrics) {
-    if (pending.metrics.take(share) || !told_disputed_.insert(share.name).second) continue;
+    if (parts.metrics.take(share) || !told_disputed_.insert(share.name).second) continue;
     actions_.event(fmt::format("metric {} is left out: ranks combine it by different rules", share.name), true);
   }
 }
@@ -37,8 +43,13 @@ void Group::record_evaluations() {
   };
   for (auto& [step, pending] : std::exchange(evaluations_, {})) {
     if (step > committed_) continue;  // the job has gone back
-    Evaluation record{step, static_cast<int64_t>(pending.gave.size()), 0, pending.metrics.values()};
-    const std::set<WorkerId>& gave = pending.gave;
+    EvaluationParts all = std::move(pending.outside);
+    if (pending.attempt == generation_) {
+      all.gave.merge(pending.within.gave);
+      for (const MetricShare& share : pending.within.metrics.shares()) static_cast<void>(all.metrics.take(share));
+    }
+    Evaluation record{step, static_cast<int64_t>(all.gave.size()), 0, all.metrics.values()};
+    const std::set<WorkerId>& gave = all.gave;
     if (step == committed_) {
       record.lost = std::count_if(committers_.begin(), committers_.end(),
                                   [&](WorkerId id) { return is_lost(id) && !gave.contains(id); });
