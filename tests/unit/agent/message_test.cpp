@@ -137,7 +137,8 @@ TEST_CASE("metrics travel exactly, whatever they are, and what is none is no mes
   CHECK(std::get<Evaluated>(*evaluated).attempt == 7);
   for (const char* const bad : {R"(["x",9,0])", R"(["a b",0,0])", R"(["x",0,5,1.0])", R"(["x",0])", "7"}) {
     CAPTURE(bad);
-    CHECK_FALSE(parse_from_worker(std::string(R"({"type":"evaluated","step":1,"attempt":-1,"metrics":[)") + bad + "]}"));
+    CHECK_FALSE(
+        parse_from_worker(std::string(R"({"type":"evaluated","step":1,"attempt":-1,"metrics":[)") + bad + "]}"));
   }
 }
 
