@@ -1033,8 +1033,8 @@ enum {
  * digits and any of ".-_/:", and there are 64 names of a step at most. [maker] */
 PLIANT_API int32_t pliant_session_metric(pliant_session_t* session, const char* name, double value, double weight,
                                          int32_t rule, pliant_error_t* error);
-/* Gives a result of an evaluation of the present state: after a commit that gave a gradient that with the step's
- * update, which the program has made by then, else that of the steps before the one in hand. Combined over ranks in the
+/* Gives a result of an evaluation of the present state. After a commit that gave a gradient, this state has the update
+ * of the step in hand, which the program has made by then; else those of the steps before. Combined over ranks in the
  * same way once all have gone on to the next step, or the job has ended. What is given before a commit that comes to
  * nothing is dropped: the step is made again, and the evaluation with it. PLIANT_FAILED_PRECONDITION before the first
  * pliant_session_next, when a worker that joins does not hold the job's state. [maker] */

@@ -228,8 +228,8 @@ class Session {
   /// time that is not above 0.
   [[nodiscard]] Busy busy(std::string_view what, std::chrono::duration<double> at_most);
 
-  /// Gives a result of an evaluation of the present state: after a commit() that returned a value it is that with the
-  /// step's update, which the program has made by then; else that of the steps before the one in hand. Combined over
+  /// Gives a result of an evaluation of the present state. After a commit() that returned a value, this state has the
+  /// update of the step in hand, which the program has made by then; else those of the steps before. Combined over
   /// ranks as Step::metric is, once all ranks have gone on to the next step or the job has ended; the ledger keeps it
   /// with the number of committed steps. What is given between next() and a commit() that comes to nothing is dropped:
   /// the step is made again, and with it the evaluation. Throws what Step::metric throws for its arguments, and

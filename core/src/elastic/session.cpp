@@ -491,7 +491,8 @@ Step* Session::next() {
   if (s.program == nullptr) throw Error(Status::kFailedPrecondition, "call Session::start before Session::next");
   if (s.is_in_next) {
     throw Error(Status::kFailedPrecondition,
-                "Session::next was called within Session::next, by a snapshot hook or a method of the state");
+                "Session::next was called within Session::next, by a snapshot hook or a method of the state; call it "
+                "once that has returned");
   }
   const struct Within {
     explicit Within(bool& flag) : is_in_next(flag) { is_in_next = true; }

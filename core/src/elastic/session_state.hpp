@@ -255,8 +255,7 @@ struct Session::State {
   /// are the job's.
   void tell_epoch();
 
-  /// What was found out about the present state goes to the agent.
-  /// Of the present state; within an attempt, which may come to nothing, before the vote.
+  /// What was found out about the present state goes to the agent. Within an attempt, before the vote.
   void tell_results();
 
   /// Session::next. False when the job is over for this worker.
@@ -282,9 +281,9 @@ struct Session::State {
   [[nodiscard]] std::vector<std::string> names_of_shards() const;
   /// Names, types and shapes of the state's arrays.
   [[nodiscard]] std::string state_layout() const;
-  /// This rank's shards in the group that stands, and what is in them.
-  /// First values of parameters, and the rest, are those of rank 0: programs may have made others.
+  /// First values of parameters, and the rest, become those of rank 0: programs may have made others.
   void begin_shards(Communicator& group);
+  /// This rank's shards in the group that stands, and what is in them.
   elastic::Formed form_shards();
   /// Of the sharded model, hex: two programs of one digest have the same parameters, modules and optimizer states.
   [[nodiscard]] std::string digest_of_model() const;

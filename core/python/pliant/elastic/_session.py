@@ -198,8 +198,8 @@ class Session(Iterator[Step]):
         return self._core.busy(what, at_most)
 
     def evaluated(self, name: str, value: float, weight: float = 1.0, *, rule: str = "mean") -> None:
-        """Gives a result of an evaluation of the present state: after a `commit` that gave something that with the step's update, which the program has
-        made by then, else that of the steps before the one in hand. Combined over ranks as by `Step.metric`; the ledger keeps it with the number of
+        """Gives a result of an evaluation of the present state. After a `commit` that gave a value, this state has the update of the step in hand, which the
+        program has made by then; else those of the steps before. Combined over ranks as by `Step.metric`; the ledger keeps it with the number of
         committed steps. What is given before a commit that comes to nothing is dropped: the step is made again, and the evaluation with it. Raises Error
         (FAILED_PRECONDITION) before the first step, when a worker that joins does not hold the job's state."""
         self._core.evaluated(name, value, weight, rule)
